@@ -1,0 +1,476 @@
+"""What a run is: every choice as a field, checked before anything starts. The only pydantic in the project."""
+
+import difflib
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable, Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+
+from cfcl.errors import CfclError
+
+Method = Literal["fedavg", "uniform", "kmeans", "bulk", "cfcl"]
+Mode = Literal["explicit", "implicit"]
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0)]
+PositiveCount = Annotated[int, Field(ge=1)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """A frozen group of fields that refuses unknown keys and silent conversions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class DataConfig(Section):
+    """Which images."""
+
+    dataset: Literal["digits"] = "digits"
+    """`digits`: 1,797 grey 8×8 digits that ship inside scikit-learn."""
+
+
+class PartitionConfig(Section):
+    """Who holds which training points. Labels only shape the split; devices never see them."""
+
+    kind: Literal["labels", "dirichlet", "iid"] = "labels"
+    """`labels`: a few labels per device; `dirichlet`: label shares drawn from Dirichlet(alpha); `iid`: shuffled."""
+    num_devices: Annotated[int, Field(ge=1)] = 10
+    """Devices in the network."""
+    labels_per_device: PositiveCount = 3
+    """Distinct labels on a device (kind `labels`)."""
+    alpha: Positive = 0.5
+    """Concentration (kind `dirichlet`): small is skewed, large is even."""
+    min_points: Annotated[int, Field(ge=2)] = 2
+    """Fewest points a device may hold; richer devices give some up (kind `dirichlet`)."""
+    max_points_per_label: PositiveCount | None = None
+    """Most points of one label on one device (kind `labels`); not set: no limit."""
+
+
+class GraphConfig(Section):
+    """Who may talk to whom."""
+
+    kind: Literal["geometric", "ring", "line", "star", "complete", "erdos_renyi", "edges"] = "geometric"
+    """`geometric`: random positions, nearest pairs linked; `edges`: read from `edges_file`."""
+    degree: Positive = 7.0
+    """Average number of neighbours (kinds `geometric`: exact, `erdos_renyi`: expected)."""
+    edges_file: Path | None = None
+    """Text file with one `device device` pair a line (kind `edges`)."""
+
+    @model_validator(mode="after")
+    def _check_file(self) -> Self:
+        if self.kind == "edges" and self.edges_file is None:
+            raise ValueError("kind='edges' needs a file of device pairs: set graph.edges_file")
+        return self
+
+
+class AugmentConfig(Section):
+    """The random function F that turns an anchor into its positive, with fresh parameters for every image."""
+
+    rotation: Annotated[float, Field(ge=0, le=180)] = 0.0
+    """Largest rotation, in degrees either way."""
+    perspective: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Largest inward shift of a corner, as a share of half the image."""
+    crop: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Smallest share of the area kept by a resized crop; 1 is off."""
+    flip: Share = 0.0
+    """Probability of a horizontal flip."""
+    blur: NonNegative = 0.0
+    """Largest standard deviation of a Gaussian blur, in pixels; 0 is off."""
+    noise: NonNegative = 0.0
+    """Standard deviation of additive Gaussian noise, pixels in 0..1."""
+
+
+class ModelConfig(Section):
+    """The encoder."""
+
+    encoder: Literal["small-cnn"] = "small-cnn"
+    """`small-cnn`: two convolutions and two linear layers, for images of 8×8 and up."""
+    embedding_dim: PositiveCount = 16
+    """Length of an embedding."""
+    normalise: bool = True
+    """Put embeddings on the unit sphere (L2); off leaves them free."""
+
+
+class TrainConfig(Section):
+    """Local training."""
+
+    steps: PositiveCount = 500
+    """T: updates of every device."""
+    batch_size: PositiveCount = 32
+    """Triplets per update."""
+    learning_rate: Positive = 1e-3
+    """Adam's step size."""
+    margin: Positive = 0.5
+    """m of the triplet loss, Eq. (1)."""
+    composition: Literal["cross", "union", "negatives_only"] = "cross"
+    """How pulled datapoints enter a batch. `cross`: a share of triplets pairs a local with a pulled point, either
+    way round; `union`: anchors and negatives uniform over all points held; `negatives_only`: pulled points are only
+    negatives."""
+    remote_fraction: Share = 0.5
+    """Share of a batch that is cross pairs (`cross`) or has pulled negatives (`negatives_only`)."""
+    fedprox: NonNegative = 0.0
+    """Weight mu of the proximal term mu/2 |phi - phi_G|^2 (FedProx); 0 is off."""
+
+
+class AggregationConfig(Section):
+    """The server's averaging."""
+
+    period: PositiveCount = 10
+    """T_a: updates between aggregations."""
+    num_devices: PositiveCount | None = None
+    """Devices drawn uniformly for each aggregation; not set: all."""
+    moments: Literal["keep", "reset"] = "keep"
+    """Adam's moments when a device adopts the global model."""
+    buffers: Literal["average", "local"] = "average"
+    """Running statistics of normalisation layers: averaged with the weights, or kept by each device."""
+
+
+class ExchangeConfig(Section):
+    """What travels between neighbours, how much of it, and how it is chosen."""
+
+    method: Method = "cfcl"
+    """`cfcl`: smart push-pull; `uniform`, `kmeans`, `bulk`: baselines; `fedavg`: no exchange."""
+    mode: Mode = "explicit"
+    """`explicit` moves datapoints; `implicit` moves embeddings only."""
+    period: PositiveCount = 25
+    """T_p: updates between exchanges."""
+    start: Count = 0
+    """First step at which an exchange may happen."""
+    stop: PositiveCount | None = None
+    """First step at which exchanges happen no more; not set: never."""
+    num_pulled: Count = 5
+    """n: items a device pulls from each neighbour per exchange; 0 is no exchange."""
+    num_reserve: PositiveCount = 10
+    """K^Reserve: points in the reserve that a device pushes to its neighbours."""
+    num_candidates: PositiveCount = 50
+    """K^Approx: points a device draws as candidates for sending."""
+    num_clusters: PositiveCount = 10
+    """Clusters of the macro stage and of the dynamic margin."""
+    budgets_file: Path | None = None
+    """CSV `transmitter,receiver,num_pulled,num_reserve` that overrides the two numbers on the links it names."""
+    reserve: Literal["kmeans", "random"] = "kmeans"
+    """Reserve points: nearest to K-means++ centroids of the pixels, or random."""
+    candidates: Literal["per_pull", "per_aggregation", "relay"] = "per_pull"
+    """Candidates: own data redrawn at each pull or at each aggregation; `relay` may also pass on what was pulled."""
+    push: Literal["exchange", "aggregation"] = "exchange"
+    """When reserve embeddings are pushed anew (mode `implicit`)."""
+    importance_model: Literal["global", "local"] = "global"
+    """The model that scores candidates: the last global one, or the transmitter's own."""
+    buffer: Literal["purge", "limit", "keep"] = "purge"
+    """What a device had pulled before: dropped, kept up to `buffer_size` items (oldest go first), or all kept."""
+    buffer_size: PositiveCount = 200
+    """Items kept by buffer `limit`."""
+    softmax: Literal["cluster", "global"] = "cluster"
+    """Eq. (11): softmax over the candidates of a cluster, or over all (mode `explicit`)."""
+    temperature_start: NonNegative = 4.0
+    """Selection temperature at t = 0, Eq. (11)."""
+    temperature_end: NonNegative = 10.0
+    """Selection temperature at t = T; linear in between."""
+    temperature_scale: Literal["none", "spread"] = "none"
+    """`spread` divides the losses of Eq. (11) by their standard deviation first."""
+    score: Literal["literal_radius", "literal_point", "text", "draft"] = "literal_radius"
+    """The form of Eq. (16) (mode `implicit`)."""
+    overlap_mean: Finite = 1.0
+    """Mean of the normal density in Eq. (18)."""
+    overlap_std: Positive = 0.5
+    """Standard deviation of the normal density in Eq. (18)."""
+    num_reserve_clusters: PositiveCount | None = None
+    """K-means clusters of a reserve in Eq. (19); not set: each reserve embedding is its own centroid."""
+
+    @model_validator(mode="after")
+    def _check_fit(self) -> Self:
+        if self.num_pulled > self.num_candidates and self.method not in ("bulk", "fedavg"):
+            raise ValueError(
+                f"num_pulled={self.num_pulled} exceeds num_candidates={self.num_candidates}, but items are drawn "
+                "without replacement: lower exchange.num_pulled or raise exchange.num_candidates"
+            )
+        if self.num_clusters > self.num_candidates:
+            raise ValueError(
+                f"num_clusters={self.num_clusters} exceeds num_candidates={self.num_candidates}, but a cluster needs "
+                "a point: lower exchange.num_clusters or raise exchange.num_candidates"
+            )
+        if self.num_reserve_clusters is not None and self.num_reserve_clusters > self.num_reserve:
+            raise ValueError(
+                f"num_reserve_clusters={self.num_reserve_clusters} exceeds num_reserve={self.num_reserve}, but a "
+                "cluster needs a point: lower exchange.num_reserve_clusters or raise exchange.num_reserve"
+            )
+        if self.stop is not None and self.stop <= self.start:
+            raise ValueError(
+                f"stop={self.stop} is not after start={self.start}, so no exchange could happen: raise exchange.stop "
+                "or set exchange.method='fedavg'"
+            )
+        return self
+
+
+class RegulariserConfig(Section):
+    """How pulled embeddings enter the loss, Eq. (23) to (25) (mode `implicit`)."""
+
+    reduction: Literal["mean", "sum"] = "mean"
+    """Over the received embeddings in Eq. (23)."""
+    radius: Literal["length", "squared"] = "length"
+    """The cluster radius in Eq. (24): largest member distance, or its square."""
+    radius_factor: NonNegative = 1.0
+    """k of Eq. (24)."""
+    weight: NonNegative = 1.0
+    """lambda of Eq. (25)."""
+    staleness: Literal["constant", "age"] = "constant"
+    """zeta of Eq. (25): 1, or the age of the pulled embeddings over T_p."""
+    staleness_factor: NonNegative = 1.0
+    """rho of Eq. (25)."""
+
+
+class CostConfig(Section):
+    """What communication costs."""
+
+    d2d_mbps: Positive = 1.0
+    """Rate of a device-to-device link, Mbit/s."""
+    uplink_mbps: Positive = 1.0
+    """Rate from a device to the server, Mbit/s."""
+    rates_file: Path | None = None
+    """CSV `source,target,mbps` that overrides the rate of the links it names."""
+    charged_parameters: PositiveCount | None = None
+    """Parameters charged per model transfer; not set: the encoder's own number."""
+    charge_broadcast: bool = False
+    """Also charge the broadcast of the global model, at `downlink_mbps`."""
+    downlink_mbps: Positive = 1.0
+    """Rate from the server to the devices, Mbit/s."""
+    step_seconds: NonNegative = 0.0
+    """Seconds charged per local update."""
+    transmit_watts: NonNegative = 0.0
+    """Transmit power for the energy figure in joules; 0 is off."""
+
+
+class EvaluationConfig(Section):
+    """How the global encoder is judged, and how often."""
+
+    every: PositiveCount = 5
+    """Aggregations between evaluations; the first and the last model are always judged."""
+    probe: Literal["lbfgs", "sgd"] = "lbfgs"
+    """Linear probe: converged full-batch L-BFGS, or 1,000 gradient steps."""
+    ridge: NonNegative = 1e-3
+    """L2 penalty of the converged probe."""
+    num_neighbours: PositiveCount = 20
+    """k of the nearest-neighbour accuracy."""
+    num_health: Annotated[int, Field(ge=2)] = 256
+    """Test images behind alignment, uniformity, effective rank and CKA."""
+    num_health_devices: Annotated[int, Field(ge=2)] = 20
+    """Most devices compared by CKA."""
+    log_every: PositiveCount = 5
+    """Steps between records of the training losses."""
+
+
+class Config(Section):
+    """One run, whole."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")] = "digits"
+    """Name of the run, part of its folder."""
+    seed: Count = 0
+    """Seeds every random stream. Runs that share it share partition, graph, initial model and batch order."""
+    data: DataConfig = DataConfig()
+    partition: PartitionConfig = PartitionConfig()
+    graph: GraphConfig = GraphConfig()
+    augment: AugmentConfig = AugmentConfig()
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+    aggregation: AggregationConfig = AggregationConfig()
+    exchange: ExchangeConfig = ExchangeConfig()
+    regulariser: RegulariserConfig = RegulariserConfig()
+    cost: CostConfig = CostConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+    @model_validator(mode="after")
+    def _check_devices(self) -> Self:
+        chosen = self.aggregation.num_devices
+        if chosen is not None and chosen > self.partition.num_devices:
+            raise ValueError(
+                f"aggregation.num_devices={chosen} exceeds partition.num_devices={self.partition.num_devices}: "
+                "lower it, or leave it out to aggregate all"
+            )
+        return self
+
+    @property
+    def method(self) -> str:
+        """Method and mode in one word, such as `cfcl-explicit`."""
+        return self.exchange.method if self.exchange.method == "fedavg" else (
+            f"{self.exchange.method}-{self.exchange.mode}"
+        )
+
+    @property
+    def digest(self) -> str:
+        """Twelve hex digits that name the content."""
+        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def method_names() -> tuple[str, ...]:
+    """Every method-and-mode word that `compare` takes."""
+    modes = get_args(Mode)
+    return tuple(
+        name
+        for method in get_args(Method)
+        for name in ([method] if method == "fedavg" else [f"{method}-{mode}" for mode in modes])
+    )
+
+
+def with_method(config: Config, word: str) -> Config:
+    """The same run by another method, given as `cfcl-explicit`, `uniform-implicit`, `fedavg`..."""
+    if word not in method_names():
+        raise CfclError(f"method {word!r} is unknown: choose from {', '.join(method_names())}")
+    method, _, mode = word.partition("-")
+    overrides = [f"exchange.method={method}"] + ([f"exchange.mode={mode}"] if mode else [])
+    return override(config, overrides)
+
+
+def presets() -> dict[str, str]:
+    """Name and one-line description of every preset."""
+    files = sorted(resources.files("cfcl.presets").iterdir(), key=lambda item: item.name)
+    return {
+        item.name.removesuffix(".toml"): item.read_text().partition("\n")[0].lstrip("# ")
+        for item in files
+        if item.name.endswith(".toml")
+    }
+
+
+def load(spec: str | Path, overrides: Iterable[str] = ()) -> Config:
+    """The run described by a preset name or a TOML file, with `section.key=value` overrides."""
+    if str(spec) in presets():
+        text = (resources.files("cfcl.presets") / f"{spec}.toml").read_text()
+    else:
+        text = _read(Path(spec))
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise CfclError(f"{spec} is not valid TOML: {error}; mend that line") from None
+    return build(_apply(table, overrides), source=str(spec))
+
+
+def override(config: Config, overrides: Iterable[str]) -> Config:
+    """`config` with `section.key=value` overrides."""
+    return build(_apply(config.model_dump(exclude_none=True), overrides), source="the overridden config")
+
+
+def build(table: dict[str, Any], *, source: str = "the config") -> Config:
+    """A checked config from nested dicts."""
+    try:
+        return Config.model_validate(table)
+    except ValidationError as error:
+        raise CfclError(f"{source}: {_explain(error)}") from None
+
+
+def fields(config: Config) -> Iterator[tuple[str, str, Any, str]]:
+    """Every field as (section, key, value, meaning); top-level keys first, with an empty section."""
+    names = type(config).model_fields
+    for key in names:
+        if not isinstance(getattr(config, key), Section):
+            yield "", key, getattr(config, key), _meaning(names[key])
+    for section in names:
+        group = getattr(config, section)
+        if isinstance(group, Section):
+            for key, info in type(group).model_fields.items():
+                yield section, key, getattr(group, key), _meaning(info)
+
+
+def section_meaning(config: Config, section: str) -> str:
+    """The docstring of a section."""
+    return (type(getattr(config, section)).__doc__ or "").strip()
+
+
+def to_toml(config: Config, *, explain: bool = False) -> str:
+    """The full resolved config as TOML; with `explain`, each field under its meaning."""
+    lines: list[str] = []
+    current = ""
+    for section, key, value, meaning in fields(config):
+        if section != current:
+            current = section
+            lines += ["", *([f"# {section_meaning(config, section)}"] if explain else []), f"[{section}]"]
+        if explain:
+            lines.append(f"# {meaning}")
+        if value is None:
+            # TOML has no null: a field that is not set stays visible as a comment.
+            lines += [f"# {key} = (not set)"] if explain else []
+        else:
+            lines.append(f"{key} = {_toml_value(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _meaning(info: FieldInfo) -> str:
+    text = " ".join((info.description or "").split())
+    options = [repr(option) for option in get_args(info.annotation) if isinstance(option, str)]
+    return f"{text} [{' | '.join(options)}]" if options else text
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    return json.dumps(str(value), ensure_ascii=False)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        near = difflib.get_close_matches(str(path), presets(), n=1)
+        hint = f"did you mean the preset {near[0]!r}? " if near else ""
+        raise CfclError(
+            f"{str(path)!r} is neither a preset nor a file: {hint}`cfcl presets` lists the presets"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CfclError(f"cannot read {str(path)!r} as text: {error}; give a readable UTF-8 TOML file") from None
+
+
+def _apply(table: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    result = {key: dict(value) if isinstance(value, dict) else value for key, value in table.items()}
+    for item in overrides:
+        path, equals, text = item.partition("=")
+        keys = path.strip().split(".")
+        if not equals or len(keys) > 2 or not all(keys):
+            raise CfclError(f"override {item!r} is not of the form section.key=value, such as exchange.num_pulled=5")
+        target = result
+        if len(keys) == 2:
+            target = result.setdefault(keys[0], {})
+            if not isinstance(target, dict):
+                raise CfclError(f"override {item!r}: {keys[0]!r} is not a section; `cfcl config` lists them")
+        if text.strip() == "none":
+            target.pop(keys[-1], None)
+        else:
+            target[keys[-1]] = _parse_value(text.strip())
+    return result
+
+
+def _parse_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _explain(error: ValidationError) -> str:
+    errors = error.errors()
+    first = errors[0]
+    where = ".".join(str(part) for part in first["loc"])
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    kind, given, context = first["type"], first["input"], first.get("ctx", {})
+    if kind == "extra_forbidden":
+        near = difflib.get_close_matches(where, _all_keys(), n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        return f"{where} is not a known key: {hint}`cfcl config` lists every key{more}"
+    if kind == "literal_error":
+        return f"{where}={given!r} is not an option: choose one of {context['expected']}{more}"
+    if kind == "value_error":
+        return f"{where + ': ' if where else ''}{context['error']}{more}"
+    rule = first["msg"].removeprefix("Input should be ").removeprefix("String should ")
+    return f"{where}={given!r} is not allowed: it should be {rule}; change {where}{more}"
+
+
+def _all_keys() -> list[str]:
+    return [f"{section}.{key}".lstrip(".") for section, key, _, _ in fields(Config())]

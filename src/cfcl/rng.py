@@ -1,0 +1,16 @@
+"""Named random streams: what is drawn depends on its name, never on the order of execution."""
+
+import hashlib
+
+import torch
+
+
+def derive(seed: int, *names: str | int) -> int:
+    """A 63-bit seed that is a pure function of `seed` and `names`."""
+    key = "/".join(f"{type(name).__name__}:{name}" for name in (seed, *names))
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def stream(seed: int, *names: str | int) -> torch.Generator:
+    """The generator called `names` of run `seed`, always on the CPU so that every device type draws the same."""
+    return torch.Generator().manual_seed(derive(seed, *names))
