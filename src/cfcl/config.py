@@ -14,7 +14,6 @@ from pydantic.fields import FieldInfo
 
 from cfcl.errors import CfclError
 
-Method = Literal["fedavg", "uniform", "kmeans", "bulk", "cfcl"]
 Mode = Literal["explicit", "implicit"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -106,8 +105,10 @@ class TrainConfig(Section):
     """T: updates of every device."""
     batch_size: PositiveCount = 32
     """Triplets per update."""
+    optimiser: Literal["adam", "sgd"] = "adam"
+    """The local update, Eq. (4): with Adam's preconditioner, or plain."""
     learning_rate: Positive = 1e-3
-    """Adam's step size."""
+    """Step size alpha."""
     margin: Positive = 0.5
     """m of the triplet loss, Eq. (1)."""
     composition: Literal["cross", "union", "negatives_only"] = "cross"
@@ -136,8 +137,8 @@ class AggregationConfig(Section):
 class ExchangeConfig(Section):
     """What travels between neighbours, how much of it, and how it is chosen."""
 
-    method: Method = "cfcl"
-    """`cfcl`: smart push-pull; `uniform`, `kmeans`, `bulk`: baselines; `fedavg`: no exchange."""
+    method: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")] = "cfcl"
+    """`cfcl`: smart push-pull; `uniform`, `kmeans`, `bulk`: baselines; `fedavg`: no exchange; or one you registered."""
     mode: Mode = "explicit"
     """`explicit` moves datapoints; `implicit` moves embeddings only."""
     period: PositiveCount = 25
@@ -299,9 +300,8 @@ class Config(Section):
     @property
     def method(self) -> str:
         """Method and mode in one word, such as `cfcl-explicit`."""
-        return self.exchange.method if self.exchange.method == "fedavg" else (
-            f"{self.exchange.method}-{self.exchange.mode}"
-        )
+        exchange = self.exchange
+        return exchange.method if exchange.method == "fedavg" else f"{exchange.method}-{exchange.mode}"
 
     @property
     def digest(self) -> str:
@@ -310,23 +310,10 @@ class Config(Section):
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
-def method_names() -> tuple[str, ...]:
-    """Every method-and-mode word that `compare` takes."""
-    modes = get_args(Mode)
-    return tuple(
-        name
-        for method in get_args(Method)
-        for name in ([method] if method == "fedavg" else [f"{method}-{mode}" for mode in modes])
-    )
-
-
 def with_method(config: Config, word: str) -> Config:
     """The same run by another method, given as `cfcl-explicit`, `uniform-implicit`, `fedavg`..."""
-    if word not in method_names():
-        raise CfclError(f"method {word!r} is unknown: choose from {', '.join(method_names())}")
     method, _, mode = word.partition("-")
-    overrides = [f"exchange.method={method}"] + ([f"exchange.mode={mode}"] if mode else [])
-    return override(config, overrides)
+    return override(config, [f"exchange.method={method}"] + ([f"exchange.mode={mode}"] if mode else []))
 
 
 def presets() -> dict[str, str]:
@@ -345,11 +332,16 @@ def load(spec: str | Path, overrides: Iterable[str] = ()) -> Config:
         text = (resources.files("cfcl.presets") / f"{spec}.toml").read_text()
     else:
         text = _read(Path(spec))
+    return parse(text, overrides, source=str(spec))
+
+
+def parse(text: str, overrides: Iterable[str] = (), *, source: str = "the text") -> Config:
+    """The run described by TOML text, with overrides; `source` is named in complaints."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise CfclError(f"{spec} is not valid TOML: {error}; mend that line") from None
-    return build(_apply(table, overrides), source=str(spec))
+        raise CfclError(f"{source} is not valid TOML: {error}; mend that line") from None
+    return build(_apply(table, overrides), source=source)
 
 
 def override(config: Config, overrides: Iterable[str]) -> Config:

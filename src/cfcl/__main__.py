@@ -1,0 +1,5 @@
+"""`python -m cfcl`."""
+
+from cfcl.cli import main
+
+main()

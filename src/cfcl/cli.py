@@ -1,0 +1,202 @@
+"""The command line: parse, call one function, print."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from cfcl import __version__, config
+from cfcl.errors import CfclError
+
+RUNS = Path("runs")
+DEMO_METHODS = "fedavg,uniform-explicit,cfcl-explicit,cfcl-implicit"
+
+app = typer.Typer(
+    name="cfcl",
+    help="Unsupervised federated learning with device-to-device exchange.\n\n"
+    "Start with `cfcl run digits`, then `cfcl compare digits`. `cfcl presets` lists ready-made runs and "
+    "`cfcl config digits` explains every setting; change one with --set section.key=value.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+console = Console()
+complaints = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+
+Spec = Annotated[
+    str, typer.Argument(help="A preset (see `cfcl presets`), a TOML file, or - for TOML on standard input.")
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; may be repeated. `none` unsets."),
+]
+Out = Annotated[Path, typer.Option(help="Folder below which run folders are written.")]
+Device = Annotated[str, typer.Option(help="Where tensors live: cpu, cuda, cuda:1, ...")]
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Turn what a user can mend into one line on stderr and exit code 2."""
+    try:
+        yield
+    except CfclError as error:
+        complaints.print(f"error: {error}")
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        complaints.print("interrupted; what was measured so far is in the folder that ends in .partial")
+        raise typer.Exit(130) from None
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cfcl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options that stand before any command."""
+
+
+@app.command()
+def run(
+    spec: Spec = "digits",
+    overrides: Overrides = None,
+    out: Out = RUNS,
+    device: Device = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print every record as a JSON line instead.")] = False,
+) -> None:
+    """Simulate SPEC and write one run folder: config, metrics, costs, encoder and plots.
+
+    Example: `cfcl run digits --set exchange.mode=implicit --set seed=3`
+    """
+    with user_errors():
+        wanted = _load(spec, overrides)
+        from cfcl.experiments import progress, suites
+
+        if as_json:
+            result = suites.simulate(
+                wanted, out=out, device=device, watch=lambda row: print(json.dumps(row), flush=True)
+            )
+            print(json.dumps({"kind": "done", "folder": str(result.folder)}), flush=True)
+            return
+        with progress.RunProgress(console, wanted) as bar:
+            result = suites.simulate(wanted, out=out, device=device, watch=bar.watch)
+        console.print(progress.run_table(result.metrics))
+        console.print(f"Run folder: {result.folder}", soft_wrap=True, highlight=False)
+
+
+@app.command()
+def compare(
+    spec: Spec = "digits",
+    methods: Annotated[
+        str,
+        typer.Option(
+            help="Comma-separated: fedavg, or METHOD-MODE with cfcl, uniform, kmeans, bulk and explicit, implicit."
+        ),
+    ] = DEMO_METHODS,
+    seeds: Annotated[
+        str, typer.Option(help="Comma-separated, or a range such as 0-4; within a seed runs are paired.")
+    ] = "0",
+    overrides: Overrides = None,
+    out: Out = RUNS,
+    device: Device = "cpu",
+    workers: Annotated[int, typer.Option(min=1, help="Runs under way at once.")] = os.cpu_count() or 1,
+) -> None:
+    """Run several methods on the same data, graph, initial model and batches; end with a table and a report.
+
+    Example: `cfcl compare digits --methods fedavg,cfcl-explicit --seeds 0-2`
+    """
+    with user_errors():
+        base = _load(spec, overrides)
+        from cfcl.experiments import progress, records, report, suites
+        from cfcl.experiments.workers import run_many
+        from cfcl.sim.loop import Simulation
+
+        plan = suites.plan(base, [word.strip() for word in methods.split(",") if word.strip()], _seeds(seeds))
+        for item in plan:
+            Simulation(item, torch_device=device)  # refuses an impossible run before any folder exists
+        folder = records.claim(out, f"{base.name}-compare")
+        with progress.CompareProgress(console, plan) as bars:
+            outcomes = run_many(plan, out=folder, num_workers=workers, device=device, watch=bars.watch)
+        done = [records.load(outcome.folder) for outcome in outcomes if outcome.folder is not None]
+        failed = [outcome for outcome in outcomes if outcome.folder is None]
+        if done:
+            summary = suites.summarise(done)
+            console.print(progress.compare_table(summary))
+            page = report.write(done, folder / "report.html")
+            console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+        for outcome in failed:
+            complaints.print(f"failed: {outcome.config.method}, seed {outcome.config.seed}: {outcome.error}")
+        if failed:
+            raise typer.Exit(1)
+
+
+@app.command()
+def presets() -> None:
+    """List the ready-made runs."""
+    with user_errors():
+        for name, description in config.presets().items():
+            console.print(f"[bold]{name:<16}[/bold] {description}", soft_wrap=True, highlight=False)
+
+
+@app.command("config")
+def show_config(spec: Spec = "digits", overrides: Overrides = None) -> None:
+    """Print the full resolved TOML of SPEC, each setting under its meaning.
+
+    Example: `cfcl config digits > mine.toml`, edit it, `cfcl run mine.toml`
+    """
+    with user_errors():
+        typer.echo(config.to_toml(_load(spec, overrides), explain=True), nl=False)
+
+
+@app.command("report")
+def make_report(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing page.")] = False,
+) -> None:
+    """Make one self-contained HTML page out of run folders.
+
+    Example: `cfcl report runs --out report.html`
+    """
+    with user_errors():
+        from cfcl.experiments import records, report
+
+        page = report.write(records.find(runs), out, force=force)
+        console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+
+
+def main() -> None:
+    """Entry point of the `cfcl` command."""
+    app()
+
+
+def _load(spec: str, overrides: list[str] | None) -> config.Config:
+    if spec == "-":
+        return config.parse(sys.stdin.read(), overrides or (), source="standard input")
+    return config.load(spec, overrides or ())
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        found: list[int] = []
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            found += range(int(first), int(last or first) + 1)
+    except ValueError:
+        raise CfclError(f"--seeds {text!r} is not a list of whole numbers: write 0,1,2 or 0-2") from None
+    if not found or len(set(found)) != len(found):
+        raise CfclError(f"--seeds {text!r} is empty or names a seed twice: write 0,1,2 or 0-2")
+    return found

@@ -1,0 +1,121 @@
+"""What communication costs, counted at the link and nowhere else."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+from cfcl.config import CostConfig
+from cfcl.exchange.messages import (
+    SERVER,
+    DataItems,
+    DataReserve,
+    Direction,
+    EmbeddingItems,
+    EmbeddingReserve,
+    GlobalModel,
+    Kind,
+    LocalModel,
+    Message,
+    PullRequest,
+)
+
+LABELS: dict[type[Message], tuple[Kind, Direction]] = {
+    DataReserve: ("datapoint", "push"),
+    EmbeddingReserve: ("embedding", "push"),
+    DataItems: ("datapoint", "pull"),
+    EmbeddingItems: ("embedding", "pull"),
+    LocalModel: ("model", "up"),
+    GlobalModel: ("model", "down"),
+}
+
+
+class Totals(TypedDict):
+    """Cumulative figures, as they stand in the records."""
+
+    bytes_push: int
+    bytes_pull: int
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+    joules: float
+
+
+def size_of(message: Message, *, num_parameters: int) -> int:
+    """Bytes charged for `message`: one per pixel value, four per embedding entry or parameter."""
+    match message:
+        case DataReserve() | DataItems():
+            return message.points.numel()
+        case EmbeddingReserve() | EmbeddingItems():
+            return 4 * message.embeddings.numel()
+        case LocalModel() | GlobalModel():
+            return 4 * num_parameters
+        case PullRequest():
+            return 0
+    raise AssertionError(type(message))
+
+
+@dataclass
+class Ledger:
+    """Bytes by link, kind and direction, and the seconds of the delay model."""
+
+    config: CostConfig
+    num_parameters: int
+    """Parameters charged per model."""
+    rates: dict[tuple[int, int], float] = field(default_factory=dict)
+    """Mbit/s of the device-to-device links that differ."""
+    bytes: dict[tuple[int, int, Kind, Direction], int] = field(default_factory=lambda: defaultdict(int))
+    seconds: float = 0.0
+    joules: float = 0.0
+    _waiting: dict[int, float] = field(default_factory=lambda: defaultdict(float))
+
+    def charge(self, message: Message) -> None:
+        """Count one transfer. Its time runs beside that of the others until `settle`."""
+        if isinstance(message, PullRequest) or (isinstance(message, GlobalModel) and not self.config.charge_broadcast):
+            return
+        size = size_of(message, num_parameters=self.num_parameters)
+        kind, direction = LABELS[type(message)]
+        self.bytes[message.source, message.target, kind, direction] += size
+        duration = size * 8 / (self._rate(message) * 1e6)
+        self.joules += self.config.transmit_watts * duration
+        # Models of different devices travel in parallel; what one device receives over D2D arrives in sequence.
+        receiver = message.source if direction == "up" else message.target
+        self._waiting[receiver] += duration
+
+    def settle(self) -> float:
+        """End of an exchange or an aggregation: add the slowest device's time, and return it."""
+        slowest = max(self._waiting.values(), default=0.0)
+        self._waiting.clear()
+        self.seconds += slowest
+        return slowest
+
+    def charge_step(self) -> None:
+        """One local update of all devices, side by side."""
+        self.seconds += self.config.step_seconds
+
+    def totals(self) -> Totals:
+        """The cumulative figures."""
+        by_direction: dict[str, int] = defaultdict(int)
+        for (_, _, _, direction), size in self.bytes.items():
+            by_direction[direction] += size
+        return Totals(
+            bytes_push=by_direction["push"],
+            bytes_pull=by_direction["pull"],
+            bytes_up=by_direction["up"],
+            bytes_down=by_direction["down"],
+            seconds=self.seconds,
+            joules=self.joules,
+        )
+
+    def table(self) -> list[dict[str, int | str]]:
+        """One row per link, kind and direction."""
+        return [
+            {"source": source, "target": target, "kind": kind, "direction": direction, "bytes": size}
+            for (source, target, kind, direction), size in sorted(self.bytes.items())
+        ]
+
+    def _rate(self, message: Message) -> float:
+        if message.target == SERVER:
+            return self.config.uplink_mbps
+        if message.source == SERVER:
+            return self.config.downlink_mbps
+        return self.rates.get((message.source, message.target), self.config.d2d_mbps)

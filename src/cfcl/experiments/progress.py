@@ -1,0 +1,182 @@
+"""What a person sees while runs go on and when they end."""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from cfcl.config import Config
+
+Row = dict[str, Any]
+
+
+class _Status:
+    """The newest loss, accuracy and bytes of a run."""
+
+    def __init__(self) -> None:
+        self._loss = "loss –"
+        self._accuracy = "acc –"
+        self._bytes = ""
+
+    def see(self, row: Row) -> str:
+        if row["kind"] == "train":
+            self._loss = f"loss {row['loss']:.3f}"
+        if row["kind"] == "eval":
+            if "probe" in row:
+                self._accuracy = f"acc {row['probe']:.3f}"
+            self._bytes = f"D2D {size(row['bytes_push'] + row['bytes_pull'])}"
+        return "  ".join(part for part in (self._loss, self._accuracy, self._bytes) if part)
+
+
+class RunProgress:
+    """A live bar of one run: step, loss, accuracy, bytes, time left."""
+
+    def __init__(self, console: Console, config: Config) -> None:
+        self._progress = _progress(console)
+        self._task = self._progress.add_task(config.method, total=config.train.steps, status="")
+        self._status = _Status()
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def watch(self, row: Row) -> None:
+        """Show one record."""
+        self._progress.update(self._task, completed=_done(row), status=self._status.see(row))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+
+class CompareProgress:
+    """Live bars of several runs, and one for all of them."""
+
+    def __init__(self, console: Console, plan: Sequence[Config]) -> None:
+        self._console = console
+        self._progress = _progress(console)
+        self._steps = [0] * len(plan)
+        self._plan = plan
+        self._all = self._progress.add_task("all runs", total=sum(item.train.steps for item in plan), status="")
+        self._tasks: dict[int, TaskID] = {}
+        self._status = [_Status() for _ in plan]
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def watch(self, position: int, row: Row) -> None:
+        """Show one record of run `position`."""
+        config = self._plan[position]
+        name = f"{config.method} seed {config.seed}"
+        if position not in self._tasks:
+            self._tasks[position] = self._progress.add_task(name, total=config.train.steps, status="")
+        if row["kind"] == "done":
+            self._progress.update(self._tasks[position], completed=config.train.steps)
+            if not self._console.is_terminal:
+                self._console.print(f"{name} is done: {row['folder']}", soft_wrap=True, highlight=False)
+            return
+        self._steps[position] = max(self._steps[position], _done(row))
+        self._progress.update(
+            self._tasks[position], completed=self._steps[position], status=self._status[position].see(row)
+        )
+        self._progress.update(self._all, completed=sum(self._steps))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+
+def run_table(metrics: Sequence[Row]) -> Table:
+    """First, best and last evaluation of a run."""
+    table = Table(title="Global encoder", title_justify="left")
+    columns = [
+        key for key in ("probe", "knn", "alignment", "uniformity", "effective_rank", "cka") if key in metrics[-1]
+    ]
+    for name in ("step", *columns, "D2D", "uplink", "delay"):
+        table.add_column(name, justify="right")
+    for row in (metrics[0], metrics[len(metrics) // 2], metrics[-1]):
+        table.add_row(
+            str(row["step"]),
+            *(f"{row[key]:.3f}" if key in row else "–" for key in columns),
+            size(row["bytes_push"] + row["bytes_pull"]),
+            size(row["bytes_up"]),
+            f"{row['seconds']:.1f} s",
+        )
+    return table
+
+
+def compare_table(summary: Sequence[Row]) -> Table:
+    """One line per method."""
+    table = Table(title="Final global encoder, mean over seeds", title_justify="left")
+    for name in (
+        "method",
+        "seeds",
+        "probe accuracy",
+        "over FedAvg",
+        "kNN",
+        "CKA",
+        "pushed",
+        "pulled",
+        "uplink",
+        "delay",
+    ):
+        table.add_column(name, justify="left" if name == "method" else "right")
+    for row in summary:
+        spread = f" ± {row['probe_spread']:.4f}" if row["probe_spread"] is not None else ""
+        table.add_row(
+            row["method"],
+            str(row["seeds"]),
+            number(row["probe"], ".4f") + spread,
+            number(row["over_fedavg"], "+.4f"),
+            number(row["knn"], ".4f"),
+            number(row["cka"], ".3f"),
+            size(row["push_bytes"]),
+            size(row["pull_bytes"]),
+            size(row["uplink_bytes"]),
+            f"{row['seconds']:.1f} s",
+        )
+    return table
+
+
+def size(value: float) -> str:
+    """Bytes for people, in powers of 1000."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= scale:
+            return f"{value / scale:.2f} {unit}"
+    return f"{value:.0f} B"
+
+
+def number(value: float | None, form: str) -> str:
+    """A figure, or a dash where there is none."""
+    return "–" if value is None else format(value, form)
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[status]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+    )
+
+
+def _done(row: Row) -> int:
+    """Completed updates as of this record."""
+    return int(row.get("step", 0)) + (row["kind"] == "train")

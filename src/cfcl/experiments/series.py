@@ -1,0 +1,140 @@
+"""Which runs belong together: one curve per method and setting, one run per seed in it."""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cfcl import config as configs
+from cfcl.config import Config
+from cfcl.experiments.records import Run
+
+Row = dict[str, Any]
+Series = Mapping[str, Sequence[Run]]
+"""Runs by the name of their curve, one a seed."""
+
+_EXCHANGE = ("exchange.", "regulariser.")
+
+
+@dataclass(frozen=True)
+class Points:
+    """A mean with a band around it."""
+
+    x: list[float]
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+
+
+def by_name(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """Runs by `config.name`, in order of appearance."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.config.name, []).append(run)
+    return groups
+
+
+def series(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs by method; where runs differ in more than method and seed, by those settings too.
+
+    A seed counts once: the same config gives the same records, so a repeated run is left out.
+    """
+    varied = differences([identity(run.config) for run in runs])
+    found: dict[str, dict[int, Run]] = {}
+    for run in runs:
+        own = identity(run.config)
+        label = ", ".join([run.config.method, *(f"{key}={show(own[key])}" for key in varied if key in own)])
+        found.setdefault(label, {}).setdefault(run.config.seed, run)
+    return {label: list(seeds.values()) for label, seeds in found.items()}
+
+
+def identity(config: Config) -> dict[str, Any]:
+    """The settings behind a curve besides method and seed; FedAvg has none about exchanges."""
+    ignored = ("name", "seed", "exchange.method", "exchange.mode")
+    return {
+        key: value
+        for key, value in settings(config).items()
+        if key not in ignored and not (config.method == "fedavg" and key.startswith(_EXCHANGE))
+    }
+
+
+def base_of(run: Run, runs: Iterable[Run]) -> list[Run]:
+    """The FedAvg runs that differ from `run` in nothing but the exchange and the seed."""
+    shared = {key: value for key, value in identity(run.config).items() if not key.startswith(_EXCHANGE)}
+    return [other for other in runs if other.config.method == "fedavg" and identity(other.config) == shared]
+
+
+def settings(config: Config) -> dict[str, Any]:
+    """Every field as `section.key` and its value."""
+    return {f"{section}.{key}".lstrip("."): value for section, key, value, _ in configs.fields(config)}
+
+
+def differences(tables: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Keys that do not have one value in all tables that hold them, in order of appearance."""
+    values: dict[str, list[Any]] = {}
+    for table in tables:
+        for key, value in table.items():
+            values.setdefault(key, []).append(value)
+    return [key for key, found in values.items() if any(value != found[0] for value in found)]
+
+
+def show(value: Any) -> str:
+    """A setting for people."""
+    if value is None:
+        return "not set"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def seconds(run: Run, row: Row) -> float:
+    """Delay as of an evaluation: the model's seconds, and the time measured for selection before it."""
+    return float(row["seconds"]) + selection_seconds(run, row["step"])
+
+
+def selection_seconds(run: Run, step: int) -> float:
+    """Measured selection time before `step`: an evaluation comes before the exchange of its own step."""
+    return sum((duration for when, duration in run.timings["selection"] if when < step), start=0.0)
+
+
+def d2d_bytes(row: Row) -> int:
+    """Bytes between devices as of an evaluation."""
+    return int(row["bytes_push"] + row["bytes_pull"])
+
+
+def final(run: Run) -> Row:
+    """The last evaluation."""
+    return run.of("eval")[-1]
+
+
+def over_steps(runs: Sequence[Run], kind: str, key: str) -> Points | None:
+    """Mean of a recorded figure at the steps that all runs have, between its extremes over seeds.
+
+    For pulls the mean is over links too, and the band holds the middle 80 % of them.
+    """
+    found = [_values(run.of(kind), key) for run in runs]
+    steps = [step for step in found[0] if all(step in other for other in found)]
+    if not steps:
+        return None
+    values = [[value for run in found for value in run[step]] for step in steps]
+    bands = [_middle(sorted(group)) if kind == "pull" else (min(group), max(group)) for group in values]
+    return Points(
+        x=[float(step) for step in steps],
+        mean=[statistics.fmean(group) for group in values],
+        low=[low for low, _ in bands],
+        high=[high for _, high in bands],
+    )
+
+
+def _values(rows: Iterable[Row], key: str) -> dict[int, list[float]]:
+    found: dict[int, list[float]] = {}
+    for row in rows:
+        if row.get(key) is not None:
+            found.setdefault(row["step"], []).append(float(row[key]))
+    return found
+
+
+def _middle(ordered: Sequence[float]) -> tuple[float, float]:
+    """The 10 % and the 90 % quantile, by linear interpolation."""
+    if len(ordered) == 1:
+        return ordered[0], ordered[0]
+    tenths = statistics.quantiles(ordered, n=10, method="inclusive")
+    return tenths[0], tenths[-1]

@@ -1,0 +1,137 @@
+"""How figures look: one colour, line and marker per method, and files that are the same for the same records."""
+
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import matplotlib
+from matplotlib.figure import Figure
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Dash = str | tuple[float, tuple[float, ...]]
+
+BLACK, GREY = "#000000", "#767676"
+BLUE, SKY, GREEN, ORANGE, VERMILLION, PURPLE = "#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7"
+"""The colours of Okabe and Ito, which colour-blind readers can tell apart; their yellow is too faint on white."""
+
+SETTINGS: dict[str, Any] = {
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.labelsize": 9,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10,
+    "figure.constrained_layout.use": True,
+    "figure.dpi": 100,
+    "font.size": 9,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "savefig.dpi": 140,
+    # Text stays text: small files, and a page that can be searched.
+    "svg.fonttype": "none",
+    "svg.hashsalt": "cfcl",
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one curve is drawn; explicit modes are dark, solid and filled, implicit ones light, dash-dotted and hollow."""
+
+    colour: str
+    line: Dash = "-"
+    marker: str = "o"
+    hollow: bool = False
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments for `Axes.plot`."""
+        return {
+            "color": self.colour,
+            "linestyle": self.line,
+            "marker": self.marker,
+            "markerfacecolor": "white" if self.hollow else self.colour,
+            "markersize": 5.0,
+            "linewidth": 1.7,
+        }
+
+
+_DASH_DOT: Dash = (0.0, (6.0, 1.5, 1.5, 1.5))
+
+LOOKS = {
+    "fedavg": Look(BLACK, "-", "o"),
+    "cfcl-explicit": Look(BLUE, "-", "s"),
+    "cfcl-implicit": Look(SKY, _DASH_DOT, "D", hollow=True),
+    "uniform-explicit": Look(VERMILLION, "-", "^"),
+    "uniform-implicit": Look(ORANGE, _DASH_DOT, "v", hollow=True),
+    "kmeans-explicit": Look(GREEN, "-", "P"),
+    "kmeans-implicit": Look("#6CCBB0", _DASH_DOT, "X", hollow=True),
+    "bulk-explicit": Look("#A8457A", "-", "<"),
+    "bulk-implicit": Look(PURPLE, _DASH_DOT, ">", hollow=True),
+}
+
+_SPARE_COLOURS = (GREY, "#8A6D00", "#4B3FA8", "#7A3B10", PURPLE, GREEN, VERMILLION)
+_SPARE_LINES: tuple[Dash, ...] = ((0.0, (5.0, 2.0)), (0.0, (2.0, 1.2)), (0.0, (8.0, 2.0, 2.0, 2.0)))
+_SPARE_MARKERS = "*phHd"
+
+
+def looks(labels: Iterable[str]) -> dict[str, Look]:
+    """The look of each curve: fixed for the known methods, dealt out in alphabetical order to all others."""
+    wanted = list(dict.fromkeys(labels))
+    others = sorted(label for label in wanted if label not in LOOKS)
+    return {label: LOOKS.get(label) or _spare(others.index(label)) for label in wanted}
+
+
+def _spare(number: int) -> Look:
+    return Look(
+        _SPARE_COLOURS[number % len(_SPARE_COLOURS)],
+        _SPARE_LINES[number % len(_SPARE_LINES)],
+        _SPARE_MARKERS[number % len(_SPARE_MARKERS)],
+    )
+
+
+@contextmanager
+def _settings() -> Iterator[None]:
+    """Our settings on top of matplotlib's own, whatever a user's matplotlibrc says."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(SETTINGS)
+        yield
+
+
+def styled(function: Callable[P, T]) -> Callable[P, T]:
+    """Run `function` under our settings."""
+
+    @wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
+        with _settings():
+            return function(*args, **kwargs)
+
+    return wrapper
+
+
+@styled
+def save_png(figure: Figure, path: Path) -> None:
+    """Write `figure`; the same figure gives the same bytes."""
+    figure.savefig(path, format="png", metadata={"Software": None})
+
+
+@styled
+def to_svg(figure: Figure, prefix: str) -> str:
+    """`figure` as an SVG element whose ids begin with `prefix`, so that many fit in one page."""
+    buffer = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    figure.savefig(buffer, format="svg", metadata=nothing)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}-", text)

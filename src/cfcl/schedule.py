@@ -1,0 +1,70 @@
+"""What happens at step t, where t counts completed updates."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cfcl.config import Config
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The clock of a run: at each t first an aggregation, then an exchange, then every device makes one update."""
+
+    num_steps: int
+    aggregation_period: int
+    exchange_period: int
+    start: int
+    stop: int
+    once: bool
+    """One exchange at t = 0 in place of the periodic ones (bulk)."""
+    push_at_aggregation: bool
+    push_once: bool
+
+    def aggregates(self, step: int) -> bool:
+        """Whether the server averages at `step`; the last time is at T, after the last update."""
+        return step == self.num_steps or (step > 0 and step % self.aggregation_period == 0)
+
+    def exchanges(self, step: int) -> bool:
+        """Whether neighbours pull from each other at `step`."""
+        return step == 0 if self.once else self._periodic(step)
+
+    def pushes(self, step: int) -> bool:
+        """Whether reserves are pushed at `step`, ahead of any pull."""
+        if step == 0 or self.push_once or self.once:
+            return step == 0 and (self.once or self.push_once or self.push_at_aggregation)
+        return step % self.aggregation_period == 0 if self.push_at_aggregation else self._periodic(step)
+
+    def last_aggregation(self, step: int) -> int:
+        """The newest aggregation at or before `step`; 0 before the first."""
+        return step - step % self.aggregation_period
+
+    @property
+    def num_exchanges(self) -> int:
+        """How many periodic exchanges the run has; bulk moves as much at once."""
+        return sum(1 for _ in self._exchange_steps())
+
+    def _exchange_steps(self) -> Iterator[int]:
+        return (t for t in range(self.exchange_period, self.num_steps, self.exchange_period) if self._periodic(t))
+
+    def _periodic(self, step: int) -> bool:
+        return step > 0 and step % self.exchange_period == 0 and self.start <= step < self.stop
+
+
+def build(config: Config, *, once: bool) -> Schedule:
+    """The clock of `config`; `once` is for methods that exchange only at the start."""
+    exchange = config.exchange
+    return Schedule(
+        num_steps=config.train.steps,
+        aggregation_period=config.aggregation.period,
+        exchange_period=exchange.period,
+        start=exchange.start,
+        stop=config.train.steps if exchange.stop is None else exchange.stop,
+        once=once,
+        push_at_aggregation=exchange.push == "aggregation",
+        push_once=exchange.mode == "explicit",
+    )
+
+
+def temperature(step: int, *, num_steps: int, start: float, end: float) -> float:
+    """Selection temperature lambda^t of Eq. (11): a straight line from t = 0 to t = T."""
+    return start + (end - start) * step / num_steps

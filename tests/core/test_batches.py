@@ -1,0 +1,65 @@
+import pytest
+import torch
+
+from cfcl.core.batches import compose
+
+UNIFORMS = torch.tensor(
+    [
+        [0.00, 0.30, 0.60, 0.99],
+        [0.00, 0.50, 0.99, 0.40],
+        [0.10, 0.90, 0.20, 0.70],
+        [0.60, 0.10, 0.80, 0.30],
+    ],
+    dtype=torch.float64,
+)
+
+
+def _compose(composition: str, num_pulled: int, remote_fraction: float = 0.5) -> tuple[list[int], list[int]]:
+    anchor, negative = compose(
+        UNIFORMS,
+        num_local=10,
+        num_pulled=num_pulled,
+        composition=composition,  # type: ignore[arg-type]
+        remote_fraction=remote_fraction,
+    )
+    return anchor.tolist(), negative.tolist()
+
+
+@pytest.mark.parametrize("composition", ["cross", "union", "negatives_only"])
+def test_without_pulled_points_every_composition_is_the_same_batch(composition: str) -> None:
+    # anchors floor(10u) = 0, 3, 6, 9; negatives a + 1 + floor(9u) mod 10: 1, 3+1+4 = 8, 6+1+8 = 15 -> 5, 9+1+3 -> 3
+    assert _compose(composition, 0) == ([0, 3, 6, 9], [1, 8, 5, 3])
+
+
+def test_cross_pairs_either_way_round() -> None:
+    # half of 4 is 2 cross pairs: the first with a pulled negative 10 + floor(5*0.1) = 10, the second with a pulled
+    # anchor 10 + floor(5*0.1) = 10; the rest as without pulled points
+    assert _compose("cross", 5) == ([0, 10, 6, 9], [10, 8, 5, 3])
+
+
+def test_negatives_only_leaves_anchors_local() -> None:
+    # two pulled negatives: 10 + floor(5*0.1) = 10 and 10 + floor(5*0.9) = 14
+    assert _compose("negatives_only", 5) == ([0, 3, 6, 9], [10, 14, 5, 3])
+
+
+def test_union_draws_from_all_points_alike() -> None:
+    # anchors floor(15u) = 0, 4, 9, 14; negatives a + 1 + floor(14u) mod 15: 1, 4+1+7 = 12, 9+1+13 -> 8, 14+1+5 -> 5
+    assert _compose("union", 5) == ([0, 4, 9, 14], [1, 12, 8, 5])
+
+
+@pytest.mark.parametrize("composition", ["cross", "union", "negatives_only"])
+def test_no_point_is_its_own_negative(composition: str) -> None:
+    uniforms = torch.rand(4, 5000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    anchor, negative = compose(
+        uniforms, num_local=2, num_pulled=3, composition=composition, remote_fraction=1.0  # type: ignore[arg-type]
+    )
+    assert not bool((anchor == negative).any())
+    assert int(anchor.max()) < 5
+    assert int(negative.max()) < 5
+
+
+def test_every_other_point_is_an_equally_likely_negative() -> None:
+    uniforms = torch.rand(4, 40_000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    anchor, negative = compose(uniforms, num_local=5, num_pulled=0, composition="cross", remote_fraction=0.5)
+    shares = torch.bincount(negative[anchor == 2], minlength=5) / (anchor == 2).sum()
+    torch.testing.assert_close(shares, torch.tensor([0.25, 0.25, 0.0, 0.25, 0.25]), atol=0.02, rtol=0)

@@ -1,0 +1,125 @@
+from typing import Literal
+
+import pytest
+import torch
+
+from cfcl.core import losses
+
+
+@pytest.mark.equation("1")
+def test_triplet_loss_matches_eq_1_by_hand() -> None:
+    anchor = torch.tensor([[0.0, 0.0], [1.0, 2.0]])
+    positive = torch.tensor([[3.0, 4.0], [1.0, 1.0]])
+    negative = torch.tensor([[0.0, 2.0], [4.0, -2.0]])
+
+    loss = losses.triplet_loss(anchor, positive, negative, margin=1.0)
+
+    # row 0: 25 - 4 + 1 = 22, active;  row 1: 1 - 25 + 1 = -23, clamped to 0
+    torch.testing.assert_close(loss, torch.tensor([22.0, 0.0]))
+
+
+@pytest.mark.equation("2", "3")
+def test_objective_sums_over_anchors_draws_and_other_points() -> None:
+    points = torch.tensor([[0.0], [1.0], [3.0]])
+    positives = torch.tensor([[[1.0], [1.0], [3.0]], [[0.0], [3.0], [5.0]]])
+
+    total = losses.objective(points, positives, margin=2.0)
+
+    # squared distances: 0-1: 1, 0-3: 9, 1-3: 4. Anchor-positive, draw 1: 1, 0, 0; draw 2: 0, 4, 4.
+    # draw 1: anchor 0: 1-1+2 = 2, 1-9+2 < 0; anchor 1: 0-1+2 = 1, 0-4+2 < 0; anchor 3: < 0, 0-4+2 < 0  -> 3
+    # draw 2: anchor 0: 0-1+2 = 1, < 0;       anchor 1: 4-1+2 = 5, 4-4+2 = 2; anchor 3: 4-9+2 < 0, 4-4+2 = 2 -> 10
+    assert float(total) == pytest.approx(13.0)
+
+
+def test_objective_agrees_with_triplets_one_by_one() -> None:
+    generator = torch.Generator().manual_seed(1)
+    points = torch.randn(5, 3, generator=generator)
+    positives = torch.randn(2, 5, 3, generator=generator)
+
+    by_hand = sum(
+        float(losses.triplet_loss(points[a, None], positives[f, a, None], points[n, None], margin=0.7))
+        for f in range(2)
+        for a in range(5)
+        for n in range(5)
+        if n != a
+    )
+
+    assert float(losses.objective(points, positives, margin=0.7)) == pytest.approx(by_hand, rel=1e-5)
+
+
+@pytest.mark.equation("23")
+@pytest.mark.parametrize(("reduction", "expected"), [("mean", [2.0, 9.5]), ("sum", [4.0, 19.0])])
+def test_regulariser_matches_eq_23_by_hand(reduction: Literal["mean", "sum"], expected: list[float]) -> None:
+    anchor = torch.tensor([[0.0, 0.0], [2.0, 0.0]])
+    positive = torch.tensor([[1.0, 0.0], [2.0, 3.0]])
+    received = torch.tensor([[0.0, 0.0], [3.0, 0.0]])
+
+    found = losses.regulariser(anchor, positive, received, margin=3.0, reduction=reduction)
+
+    # anchor 0, |a-p|^2 = 1: 1 - 0 + 3 = 4 and 1 - 9 + 3 = -5 -> 0; anchor 1, |a-p|^2 = 9: 9 - 4 + 3 = 8, 9 - 1 + 3 = 11
+    torch.testing.assert_close(found, torch.tensor(expected))
+
+
+@pytest.mark.equation("23")
+def test_the_weight_scales_only_the_regulariser() -> None:
+    total = losses.regularised_triplet_loss(torch.tensor([1.0, 0.0]), torch.tensor([4.0, 2.0]), weight=0.5)
+
+    # 1 + 0.5 * 4 = 3;  0 + 0.5 * 2 = 1
+    torch.testing.assert_close(total, torch.tensor([3.0, 1.0]))
+
+
+def test_received_embeddings_carry_no_gradient_and_none_is_no_term() -> None:
+    anchor, received = torch.zeros(1, 2, requires_grad=True), torch.ones(1, 2, requires_grad=True)
+
+    losses.regulariser(anchor, anchor.detach() + 1, received, margin=1.0, reduction="mean").sum().backward()
+    nothing = losses.regulariser(anchor, anchor, torch.zeros(0, 2), margin=1.0, reduction="mean")
+
+    assert received.grad is None
+    # d/da (|a-p|^2 - |a-z|^2) at a = 0, p = z = 1: -2 + 2 = 0 in each entry
+    torch.testing.assert_close(anchor.grad, torch.zeros(1, 2))
+    torch.testing.assert_close(nothing.detach(), torch.zeros(1))
+
+
+@pytest.mark.equation("24")
+@pytest.mark.parametrize(("radius", "expected"), [("length", 5.0), ("squared", 13.0)])
+def test_dynamic_margin_matches_eq_24_by_hand(radius: Literal["length", "squared"], expected: float) -> None:
+    squared_radii = torch.tensor([4.0, 100.0, 9.0])
+    occupied = torch.tensor([True, False, True])
+
+    # k = 2; lengths 2 and 3: 2 * 2.5 = 5; squares 4 and 9: 2 * 6.5 = 13; the empty cluster does not count
+    assert losses.regulariser_margin(squared_radii, occupied, factor=2.0, radius=radius) == pytest.approx(expected)
+
+
+def test_dynamic_margin_without_clusters_is_zero() -> None:
+    none = torch.zeros(2, dtype=torch.bool)
+    assert losses.regulariser_margin(torch.ones(2), none, factor=1.0, radius="length") == 0.0
+
+
+@pytest.mark.equation("25")
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (0, 2.735759),  # t mod 5 = 0: 2 * (1 + e^-1) = 2 * 1.3678794
+        (4, 1.548898),  # t mod 5 = 4: 2 * (e^-1 + e^(0.1 - 1)) = 2 * (0.3678794 + 0.4065697)
+        (5, 2.833724),  # t mod 5 = 0: 2 * (1 + e^(0.125 - 1)) = 2 * (1 + 0.4168620)
+        (22, 2.488318),  # t mod 5 = 2: 2 * (e^-0.5 + e^(0.55 - 1)) = 2 * (0.6065307 + 0.6376282)
+    ],
+)
+def test_regulariser_weight_matches_eq_25_by_hand(step: int, expected: float) -> None:
+    found = losses.regulariser_weight(step, num_steps=40, aggregation_period=5, weight=2.0, staleness=1.0)
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_regulariser_weight_without_local_steps_has_a_constant_first_term() -> None:
+    found = losses.regulariser_weight(3, num_steps=10, aggregation_period=1, weight=1.0, staleness=0.3)
+    # 1 + e^(0.3 - 0.3) = 2
+    assert found == pytest.approx(2.0)
+
+
+def test_proximal_gradient_points_away_from_the_global_model() -> None:
+    found = losses.proximal_gradient(torch.tensor([1.0, -2.0]), torch.tensor([0.0, 2.0]), weight=0.5)
+    torch.testing.assert_close(found, torch.tensor([0.5, -2.0]))
+
+
+def test_active_share_counts_open_hinges() -> None:
+    assert losses.active_share(torch.tensor([0.0, 0.1, 0.0, 3.0])) == 0.5

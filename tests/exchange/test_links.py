@@ -1,0 +1,63 @@
+from pathlib import Path
+
+import pytest
+
+from cfcl.config import build
+from cfcl.errors import CfclError
+from cfcl.exchange import links
+from cfcl.topology import Graph
+
+LINE = Graph(num_devices=3, edges=((0, 1), (1, 2)), positions=None)
+
+
+def test_budgets_of_named_links_differ(tmp_path: Path) -> None:
+    file = tmp_path / "budgets.csv"
+    file.write_text("transmitter,receiver,num_pulled,num_reserve\n0,1,2,7\n1,0,0,3\n")
+    config = build({"exchange": {"budgets_file": str(file), "num_pulled": 5, "num_reserve": 10}})
+
+    found = links.budgets(config, LINE)
+
+    assert [found.pulled(0, 1), found.pulled(1, 0), found.pulled(1, 2)] == [2, 0, 5]
+    assert [found.reserve(0, 1), found.reserve(1, 0), found.reserve(2, 1)] == [7, 3, 10]
+
+
+def test_rates_of_named_links_differ(tmp_path: Path) -> None:
+    file = tmp_path / "rates.csv"
+    file.write_text("source,target,mbps\n2,1,0.25\n")
+    assert links.rates(file, LINE) == {(2, 1): 0.25}
+    assert links.rates(None, LINE) == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("", "header '' is not"),
+        ("a,b\n", "header 'a,b' is not"),
+        ("source,target,mbps\n0,1\n", r":2: '0,1' is not 3 numbers"),
+        ("source,target,mbps\n0,x,1\n", r":2: '0,x,1' is not 3 numbers"),
+        ("source,target,mbps\n0,2,1\n", r":2: 0->2 is not a link of the graph: remove"),
+        ("source,target,mbps\n0,1,1\n0,1,2\n", r":3: link 0->1 is named twice: remove"),
+        ("source,target,mbps\n0,1,0\n", r":2: mbps=0 must be above 0: mend"),
+    ],
+)
+def test_bad_tables_are_refused(tmp_path: Path, content: str, complaint: str) -> None:
+    file = tmp_path / "rates.csv"
+    file.write_text(content)
+    with pytest.raises(CfclError, match=complaint):
+        links.rates(file, LINE)
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [("0,1,-1,3", "whole numbers"), ("0,1,1.5,3", "whole numbers"), ("0,1,1,0", "whole numbers"), ("0,1,51,3", "exceeds")],
+)
+def test_bad_budgets_are_refused(tmp_path: Path, row: str, complaint: str) -> None:
+    file = tmp_path / "budgets.csv"
+    file.write_text(f"transmitter,receiver,num_pulled,num_reserve\n{row}\n")
+    with pytest.raises(CfclError, match=complaint):
+        links.budgets(build({"exchange": {"budgets_file": str(file)}}), LINE)
+
+
+def test_a_missing_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CfclError, match=r"cannot read .*rates\.csv"):
+        links.rates(tmp_path / "rates.csv", LINE)

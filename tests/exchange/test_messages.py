@@ -1,0 +1,30 @@
+import dataclasses
+import inspect
+
+import pytest
+import torch
+
+from cfcl.exchange import messages
+
+
+def test_implicit_messages_have_no_field_for_a_datapoint() -> None:
+    for kind in (messages.EmbeddingReserve, messages.EmbeddingItems):
+        assert {field.name for field in dataclasses.fields(kind)} == {"source", "target", "step", "embeddings"}
+
+
+@pytest.mark.parametrize("kind", [messages.EmbeddingReserve, messages.EmbeddingItems])
+def test_pixels_cannot_pass_for_embeddings(kind: type[messages.EmbeddingItems]) -> None:
+    for pixels in (torch.zeros(2, 1, 8, 8, dtype=torch.uint8), torch.zeros(2, 1, 8, 8), torch.zeros(2, 64).byte()):
+        with pytest.raises((AssertionError, TypeError)):
+            kind(0, 1, 0, pixels)
+
+
+def test_every_message_is_frozen() -> None:
+    kinds = [kind for _, kind in inspect.getmembers(messages, inspect.isclass) if issubclass(kind, messages.Message)]
+    assert len(kinds) >= 9
+    request = messages.PullRequest(0, 1, 0, 5)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        request.num_items = 7  # type: ignore[misc]
+    items = messages.EmbeddingItems(0, 1, 0, torch.zeros(1, 2))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        items.embeddings = torch.zeros(2, 2)  # type: ignore[misc]

@@ -1,0 +1,243 @@
+"""One suite for every policy in both modes, then what is special to each."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from cfcl.config import ExchangeConfig
+from cfcl.core.clustering import kmeans
+from cfcl.errors import CfclError
+from cfcl.exchange import policies
+from cfcl.exchange.policies import Draws, Policy, Pull, Selection
+
+NAMES = sorted(name for name, policy in policies.POLICIES.items() if policy.choose is not None)
+MODES = ["explicit", "implicit"]
+DEGENERATE = ["random", "identical", "two places", "huge", "tiny", "reserve equals candidates"]
+
+
+def make_pull(
+    config: ExchangeConfig,
+    *,
+    num_items: tuple[int, ...] = (3, 5, 0),
+    shape: str = "random",
+    receivers: tuple[int, ...] | None = None,
+    seed: int = 0,
+) -> Pull:
+    generator = torch.Generator().manual_seed(seed)
+    links, dim = len(num_items), 4
+    candidates = torch.randn(config.num_candidates, dim, generator=generator)
+    reserve = torch.randn(links, config.num_reserve, dim, generator=generator)
+    match shape:
+        case "identical":
+            candidates, reserve = torch.ones_like(candidates), torch.ones_like(reserve)
+        case "two places":
+            candidates = (candidates[:, :1] > 0).float().expand(-1, dim).contiguous()
+        case "huge" | "tiny":
+            scale = 1e15 if shape == "huge" else 1e-15
+            candidates, reserve = candidates * scale, reserve * scale
+        case "reserve equals candidates":
+            reserve = candidates[: config.num_reserve].expand(links, -1, -1).contiguous()
+    seeds = torch.rand(1, config.num_clusters, generator=generator)
+    return Pull(
+        candidates=candidates,
+        clusters=kmeans(candidates.unsqueeze(0), config.num_clusters, seeds),
+        reserve=reserve,
+        positives=reserve + 0.1,
+        num_items=num_items,
+        temperature=7.0,
+        margin=0.5,
+        config=config,
+        draws=Draws(seed=5, device=0, step=25, receivers=tuple(range(1, links + 1)) if receivers is None else receivers),
+    )
+
+
+def choose(name: str, pull: Pull) -> Selection:
+    policy = policies.find(name)
+    assert policy.choose is not None
+    return policy.choose(pull)
+
+
+def small(mode: str, **options: object) -> ExchangeConfig:
+    fields = {"mode": mode, "num_candidates": 12, "num_clusters": 4, "num_reserve": 5, **options}
+    return ExchangeConfig.model_validate(fields)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", NAMES)
+@given(
+    shape=st.sampled_from(DEGENERATE),
+    num_clusters=st.sampled_from([1, 2, 12]),
+    num_items=st.tuples(st.integers(0, 12), st.integers(0, 40)),
+    seed=st.integers(0, 3),
+)
+@settings(max_examples=40, deadline=None)
+def test_every_choice_is_lawful_on_any_input(
+    name: str, mode: str, shape: str, num_clusters: int, num_items: tuple[int, int], seed: int
+) -> None:
+    pull = make_pull(small(mode, num_clusters=num_clusters), num_items=num_items, shape=shape, seed=seed)
+
+    selection = choose(name, pull)
+
+    law = selection.log_probabilities.exp()
+    assert not bool(law.isnan().any())
+    for row, chosen, wanted in zip(law, selection.chosen, num_items, strict=True):
+        if wanted > 0:
+            assert float(row.sum()) == pytest.approx(1.0)
+        assert len(set(chosen.tolist())) == len(chosen) == min(wanted, int((row > 0).sum()))
+        assert bool((row[chosen] > 0).all())
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_link_does_not_depend_on_the_others_beside_it(name: str, mode: str) -> None:
+    config = small(mode)
+    together = make_pull(config, num_items=(3, 5, 4))
+    assert together.reserve is not None
+    assert together.positives is not None
+    alone = Pull(
+        **{
+            **vars(together),
+            "reserve": together.reserve[1:2],
+            "positives": together.positives[1:2],
+            "num_items": (5,),
+            "draws": Draws(seed=5, device=0, step=25, receivers=(2,)),
+        }
+    )
+
+    first, second = choose(name, together), choose(name, alone)
+
+    assert first.chosen[1].tolist() == second.chosen[0].tolist()
+    assert torch.equal(first.log_probabilities[1], second.log_probabilities[0])
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"kmeans"}))
+def test_links_draw_their_own_numbers(name: str, mode: str) -> None:
+    pull = make_pull(small(mode), num_items=(6, 6), shape="reserve equals candidates")
+    first, second = choose(name, pull).chosen
+    assert first.tolist() != second.tolist()
+
+
+OPTIONS = [
+    ("explicit", {"softmax": "cluster"}),
+    ("explicit", {"softmax": "global"}),
+    ("explicit", {"temperature_scale": "spread"}),
+    *[("implicit", {"score": score}) for score in ("literal_radius", "literal_point", "text", "draft")],
+    ("implicit", {"num_reserve_clusters": 2}),
+    ("implicit", {"overlap_mean": 0.0, "overlap_std": 0.1}),
+]
+
+
+def test_every_reading_of_the_scores_gives_a_law_of_its_own() -> None:
+    for mode in MODES:
+        laws = [
+            choose("cfcl", make_pull(small(mode, **options))).log_probabilities
+            for kind, options in OPTIONS
+            if kind == mode
+        ]
+        same = [(a, b) for a in range(len(laws)) for b in range(a) if torch.allclose(laws[a], laws[b])]
+        assert same == []
+
+
+@pytest.mark.equation("Alg. 2")
+def test_explicit_pull_by_hand() -> None:
+    # Candidates: three at 0 and one at 10; reserve: one at 0 and none near 10; positives equal their anchors.
+    config = small("explicit", num_candidates=4, num_clusters=2, num_reserve=1, num_pulled=1)
+    candidates = torch.tensor([[0.0], [0.0], [0.0], [10.0]])
+    pull = Pull(
+        **{
+            **vars(make_pull(config, num_items=(1,))),
+            "candidates": candidates,
+            "reserve": torch.zeros(1, 1, 1),
+            "positives": torch.zeros(1, 1, 1),
+        }
+    )
+
+    law = policies.choose_explicit(pull).log_probabilities.exp()
+
+    # X: 3/(3+1) = 0.75 and 1/1 = 1; macro 3/7 and 4/7; all losses in the first cluster are 0.5: 1/7 each
+    torch.testing.assert_close(law, torch.tensor([[1 / 7, 1 / 7, 1 / 7, 4 / 7]], dtype=torch.float64))
+
+
+@pytest.mark.equation("Alg. 3")
+def test_implicit_pull_by_hand() -> None:
+    # Clusters {0, 2} around 1 and {10, 14} around 12; one reserve embedding at 0; flat overlap factor.
+    config = small("implicit", num_candidates=4, num_clusters=2, num_reserve=1, num_pulled=1, overlap_std=1e6)
+    candidates = torch.tensor([[0.0], [2.0], [10.0], [14.0]])
+    pull = Pull(
+        **{
+            **vars(make_pull(config, num_items=(1,))),
+            "candidates": candidates,
+            "clusters": kmeans(candidates[None], 2, torch.tensor([[0.0, 0.5]])),
+            "reserve": torch.zeros(1, 1, 1),
+            "positives": None,
+        }
+    )
+
+    law = policies.choose_implicit(pull).log_probabilities.exp()
+
+    # s: radius² 1 times 0, 4; radius² 4 times 100, 196 -> 0, 4, 400, 784. S: 2 and 592; macro 2/594 and 592/594.
+    # micro: 0, 1 and 400/1184, 784/1184
+    expected = [0.0, 2 / 594, 592 / 594 * 400 / 1184, 592 / 594 * 784 / 1184]
+    torch.testing.assert_close(law, torch.tensor([expected], dtype=torch.float64), atol=1e-9, rtol=1e-6)
+
+
+def test_uniform_is_uniform() -> None:
+    law = choose("uniform", make_pull(small("explicit"))).log_probabilities
+    torch.testing.assert_close(law, torch.full((3, 12), -math.log(12.0), dtype=torch.float64))
+
+
+def test_kmeans_sends_one_item_of_each_group() -> None:
+    config = small("explicit", num_candidates=6, num_clusters=2)
+    candidates = torch.tensor([[0.0], [0.4], [0.9], [10.0], [10.3], [10.9]])
+    pull = make_pull(config, num_items=(2,))
+    pull = Pull(**{**vars(pull), "candidates": candidates, "reserve": None, "positives": None})
+    (chosen,) = choose("kmeans", pull).chosen
+    # means 0.43 and 10.4: nearest are 0.4 and 10.3
+    assert sorted(chosen.tolist()) == [1, 4]
+
+
+@pytest.mark.equation("6")
+def test_reserve_offer_by_kmeans_and_at_random() -> None:
+    points = torch.rand(30, 6, generator=torch.Generator().manual_seed(0))
+    draws = Draws(seed=1, device=3, step=0)
+    offers = [
+        policies.push_reserve(points, 5, ExchangeConfig.model_validate({"reserve": kind}), draws).tolist()
+        for kind in ("kmeans", "random")
+    ]
+    assert all(len(set(offer)) == 5 for offer in offers)
+    assert sorted(offers[0]) != sorted(offers[1])
+
+
+def test_a_policy_can_be_registered_once_and_unknown_ones_are_refused() -> None:
+    def first(pull: Pull) -> Selection:
+        rows = [torch.arange(n) for n in pull.num_items]
+        return Selection(tuple(rows), torch.zeros(len(rows), len(pull.candidates), dtype=torch.float64))
+
+    policies.register("first_ones", Policy(offer=None, choose=first))
+    try:
+        assert [items.tolist() for items in choose("first_ones", make_pull(small("explicit"))).chosen] == [
+            [0, 1, 2],
+            [0, 1, 2, 3, 4],
+            [],
+        ]
+        with pytest.raises(CfclError, match="exists already"):
+            policies.register("first_ones", Policy(offer=None, choose=first))
+    finally:
+        del policies.POLICIES["first_ones"]
+    with pytest.raises(CfclError, match=r"'first_ones' is not a known policy: choose one of bulk, cfcl"):
+        policies.find("first_ones")
+
+
+def test_draws_depend_on_their_name_alone() -> None:
+    def numbers(draws: Draws) -> Tensor:
+        return draws.per_link("draw", 3)
+
+    both, one = Draws(0, 1, 2, (4, 7)), Draws(0, 1, 2, (7,))
+    assert torch.equal(numbers(both)[1], numbers(one)[0])
+    assert not torch.equal(numbers(both)[0], numbers(both)[1])
+    assert not torch.equal(numbers(one), numbers(Draws(0, 1, 3, (7,))))
