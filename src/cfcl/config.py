@@ -297,6 +297,15 @@ class Config(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_exchange_happens(self) -> Self:
+        if self.exchange.start >= self.train.steps:
+            raise ValueError(
+                f"exchange.start={self.exchange.start} is not before train.steps={self.train.steps}, so no exchange "
+                "could happen: lower exchange.start, or set exchange.method='fedavg'"
+            )
+        return self
+
     @property
     def method(self) -> str:
         """Method and mode in one word, such as `cfcl-explicit`."""

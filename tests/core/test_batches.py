@@ -51,7 +51,11 @@ def test_union_draws_from_all_points_alike() -> None:
 def test_no_point_is_its_own_negative(composition: str) -> None:
     uniforms = torch.rand(4, 5000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     anchor, negative = compose(
-        uniforms, num_local=2, num_pulled=3, composition=composition, remote_fraction=1.0  # type: ignore[arg-type]
+        uniforms,
+        num_local=2,
+        num_pulled=3,
+        composition=composition,
+        remote_fraction=1.0,  # type: ignore[arg-type]
     )
     assert not bool((anchor == negative).any())
     assert int(anchor.max()) < 5

@@ -49,7 +49,12 @@ def test_bad_tables_are_refused(tmp_path: Path, content: str, complaint: str) ->
 
 @pytest.mark.parametrize(
     ("row", "complaint"),
-    [("0,1,-1,3", "whole numbers"), ("0,1,1.5,3", "whole numbers"), ("0,1,1,0", "whole numbers"), ("0,1,51,3", "exceeds")],
+    [
+        ("0,1,-1,3", "whole numbers"),
+        ("0,1,1.5,3", "whole numbers"),
+        ("0,1,1,0", "whole numbers"),
+        ("0,1,51,3", "exceeds"),
+    ],
 )
 def test_bad_budgets_are_refused(tmp_path: Path, row: str, complaint: str) -> None:
     file = tmp_path / "budgets.csv"

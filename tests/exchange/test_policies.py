@@ -51,7 +51,9 @@ def make_pull(
         temperature=7.0,
         margin=0.5,
         config=config,
-        draws=Draws(seed=5, device=0, step=25, receivers=tuple(range(1, links + 1)) if receivers is None else receivers),
+        draws=Draws(
+            seed=5, device=0, step=25, receivers=tuple(range(1, links + 1)) if receivers is None else receivers
+        ),
     )
 
 

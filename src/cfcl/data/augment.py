@@ -4,29 +4,36 @@ import math
 from functools import reduce
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Bool, Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cfcl.config import AugmentConfig
 
 Images = Float[Tensor, "batch channels height width"]
-Matrices = Float[Tensor, "batch 3 3"]
-"""Homographies from output to input coordinates; both axes run from -1 to 1, border to border."""
+Numbers = NDArray[np.float32]
+Matrices = NDArray[np.float32]
+"""[batch, 3, 3]: homographies from output to input; both axes run from -1 to 1, border to border."""
 
 LOG_ASPECT = math.log(4 / 3)
 MIN_SIGMA = 0.1
-CORNERS = ((-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0))
-# Columns: the first three corners in homogeneous coordinates, times -1, 1, -1, over 64, so that no shift is the identity.
-FROM_BASIS = ((1 / 64, 1 / 64, -1 / 64), (1 / 64, -1 / 64, -1 / 64), (-1 / 64, 1 / 64, -1 / 64))
+CORNERS = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]], dtype=np.float32)
+# In columns the first three corners, weighted by the (1, -1, 1) that makes the fourth; -1/64 turns no shift into
+# the identity.
+FROM_BASIS = np.array([[-1, -1, 1], [-1, 1, 1], [1, -1, 1]], dtype=np.float32) / -64
+NEXT, LAST = [1, 2, 0], [2, 0, 1]
 
 
 class Draws(NamedTuple):
     """The random numbers behind one batch, image by image."""
 
     uniforms: Float[Tensor, "batch numbers"]
+    """Uniform in -1..1."""
     noise: Images | None
+    """Standard normal; `None` if noise is off."""
 
 
 def augment(images: Images, config: AugmentConfig, generator: torch.Generator) -> Images:
@@ -35,10 +42,11 @@ def augment(images: Images, config: AugmentConfig, generator: torch.Generator) -
 
 
 def draw(shape: torch.Size, config: AugmentConfig, generator: torch.Generator) -> Draws:
-    """What `apply` needs for images of `shape`, drawn where `generator` lives; steps that are off draw nothing."""
-    uniforms = torch.rand(
-        shape[0], sum(_num_uniforms(config).values()), generator=generator, dtype=torch.float32, device=generator.device
-    )
+    """What `apply` needs for images of `shape`; steps that are off draw nothing."""
+    # One call for a whole batch, where the generator lives: every type of device gets the same numbers.
+    num_uniforms = sum(_num_uniforms(config).values())
+    uniforms = torch.empty(shape[0], num_uniforms, dtype=torch.float32, device=generator.device)
+    uniforms.uniform_(-1, 1, generator=generator)
     if not config.noise:
         return Draws(uniforms, None)
     return Draws(uniforms, torch.randn(shape, generator=generator, dtype=torch.float32, device=generator.device))
@@ -47,12 +55,14 @@ def draw(shape: torch.Size, config: AugmentConfig, generator: torch.Generator) -
 def apply(images: Images, config: AugmentConfig, draws: Draws) -> Images:
     """`images` changed by `draws`; the draws of several batches may be concatenated, just as their images."""
     counts = _num_uniforms(config)
-    uniforms = dict(zip(counts, draws.uniforms.split(list(counts.values()), dim=1), strict=True))
-    if not uniforms and draws.noise is None:
+    if not counts and draws.noise is None:
         return images
+    parts = draws.uniforms.split_with_sizes(list(counts.values()), dim=1)
+    uniforms: dict[str, Numbers] = {step: part.numpy(force=True) for step, part in zip(counts, parts, strict=True)}
     images = _move(images, config, uniforms)
     if "blur" in uniforms:
-        images = _blur(images, _sigmas(uniforms["blur"], config.blur))
+        sigmas = _between(min(MIN_SIGMA, config.blur), config.blur, uniforms["blur"][:, 0])
+        images = _blur(images, torch.from_numpy(sigmas).to(images))
     if draws.noise is not None:
         images = images + config.noise * draws.noise.to(images)
     return images.clamp(0, 1)
@@ -70,89 +80,106 @@ def _num_uniforms(config: AugmentConfig) -> dict[str, int]:
     return {step: number for step, number in numbers.items() if number}
 
 
-def _move(images: Images, config: AugmentConfig, uniforms: dict[str, Tensor]) -> Images:
+def _between(low: float, high: float, uniforms: Numbers) -> Numbers:
+    """Numbers in -1..1 stretched to `low`..`high`."""
+    return (high + low) / 2 + (high - low) / 2 * uniforms
+
+
+def _move(images: Images, config: AugmentConfig, uniforms: dict[str, Numbers]) -> Images:
     """Crop, flip, rotation and perspective of `images`."""
     if not uniforms.keys() & {"crop", "rotation", "perspective"}:
-        return _mirror(images, uniforms["flip"] < config.flip) if "flip" in uniforms else images
-    matrices = _homographies(uniforms, config, images.shape[3] / images.shape[2])
-    # A crop stays inside the image and must not darken its border; what a rotation or a perspective
-    # uncovers was never seen, so it is black, as in torchvision.
+        return _mirror(images, _flipped(uniforms, config)) if "flip" in uniforms else images
+    matrices = torch.from_numpy(_homographies(uniforms, config, images.shape[3] / images.shape[2])).to(images)
+    # A crop stays inside the image and must not darken its border; what a rotation or a perspective uncovers was
+    # never seen, so it is black, as in torchvision.
     padding = "zeros" if config.rotation or config.perspective else "border"
     return _warp(images, matrices if config.perspective else matrices[:, :2], padding)
 
 
-def _mirror(images: Images, mirrored: Bool[Tensor, "batch 1"]) -> Images:
+def _flipped(uniforms: dict[str, Numbers], config: AugmentConfig) -> NDArray[np.bool_]:
+    return uniforms["flip"][:, 0] < 2 * config.flip - 1
+
+
+def _mirror(images: Images, flipped: NDArray[np.bool_]) -> Images:
     """A flip alone moves whole pixels: no interpolation, exact to the bit."""
-    return torch.where(mirrored.to(images.device)[:, :, None, None], images.flip(3), images)
+    chosen: Bool[Tensor, " batch"] = torch.from_numpy(flipped).to(images.device)
+    return torch.where(chosen[:, None, None, None], images.flip(3), images)
 
 
-def _homographies(uniforms: dict[str, Tensor], config: AugmentConfig, aspect: float) -> Matrices:
+def _homographies(uniforms: dict[str, Numbers], config: AugmentConfig, aspect: float) -> Matrices:
     """Resized crop, then flip, then rotation, then perspective, each image by its own numbers."""
-    steps: list[Tensor] = []
+    # In numpy, whose operations on so few numbers take a third of the time of torch's.
+    steps: list[Matrices] = []
     if "crop" in uniforms:
         steps.append(_crop(*_crop_boxes(uniforms["crop"], config.crop)))
     if "flip" in uniforms:
-        steps.append(_flip(uniforms["flip"].squeeze(1) < config.flip))
+        steps.append(_flip(_flipped(uniforms, config)))
     if "rotation" in uniforms:
-        share = 2 * uniforms["rotation"].squeeze(1) - 1
-        steps.append(_rotation(share * math.radians(config.rotation), aspect))
+        steps.append(_rotation(uniforms["rotation"][:, 0] * math.radians(config.rotation), aspect))
     if "perspective" in uniforms:
-        steps.append(_perspective(config.perspective * uniforms["perspective"].view(-1, 4, 2)))
+        steps.append(_perspective(_between(0, config.perspective, uniforms["perspective"]).reshape(-1, 4, 2)))
     # The last step is the first that an output coordinate goes back through, so it stands on the right.
-    return reduce(torch.matmul, steps)
+    return reduce(np.matmul, steps)
 
 
-def _crop_boxes(
-    uniforms: Float[Tensor, "batch 4"], smallest: float
-) -> tuple[Float[Tensor, "batch 2"], Float[Tensor, "batch 2"]]:
+def _crop_boxes(uniforms: Numbers, smallest: float) -> tuple[Numbers, Numbers]:
     """Centres and sizes (x, y) of boxes inside the image: area uniform in `smallest`..1, log aspect uniform.
 
     Sizes are shares of the image, and so is the aspect: 3/4 to 4/3 of the image's own, as far as the box fits.
     """
-    log_area = (smallest + (1 - smallest) * uniforms[:, 0]).log()
-    signed = 2 * uniforms - 1
+    log_area = np.log(_between(smallest, 1, uniforms[:, 0]))
     # The longer side is exp((log_area + |log_aspect|) / 2), at most 1.
-    log_aspect = signed[:, 1] * (-log_area).clamp_max(LOG_ASPECT)
-    sizes = (0.5 * torch.stack([log_area + log_aspect, log_area - log_aspect], dim=1)).exp()
-    return (1 - sizes) * signed[:, 2:], sizes
+    log_aspect = uniforms[:, 1] * np.minimum(-log_area, LOG_ASPECT)
+    sizes = np.exp(np.stack([log_area + log_aspect, log_area - log_aspect], axis=1) / 2)
+    return (1 - sizes) * uniforms[:, 2:], sizes
 
 
-def _crop(centres: Float[Tensor, "batch 2"], sizes: Float[Tensor, "batch 2"]) -> Matrices:
+def _crop(centres: Numbers, sizes: Numbers) -> Matrices:
     """The whole output shows the box around `centres`, `sizes` times the image."""
-    matrices = F.pad(sizes, (0, 1), value=1.0).diag_embed()
+    matrices = _identities(len(sizes))
+    matrices[:, [0, 1], [0, 1]] = sizes
     matrices[:, :2, 2] = centres
     return matrices
 
 
-def _flip(mirrored: Bool[Tensor, " batch"]) -> Matrices:
-    """Left and right change places where `mirrored`."""
-    return F.pad(1.0 - 2.0 * mirrored[:, None], (0, 2), value=1.0).diag_embed()
+def _flip(flipped: NDArray[np.bool_]) -> Matrices:
+    """Left and right change places where `flipped`."""
+    matrices = _identities(len(flipped))
+    matrices[flipped, 0, 0] = -1
+    return matrices
 
 
-def _rotation(angles: Float[Tensor, " batch"], aspect: float) -> Matrices:
+def _rotation(angles: Numbers, aspect: float) -> Matrices:
     """Counter-clockwise turns by `angles`, in radians, of an image `aspect` times as wide as high."""
-    cos, sin = angles.cos(), angles.sin()
-    zero, one = torch.zeros_like(cos), torch.ones_like(cos)
-    rows = [cos, -sin / aspect, zero, sin * aspect, cos, zero, zero, zero, one]
-    return torch.stack(rows, dim=1).view(-1, 3, 3)
+    matrices = _identities(len(angles))
+    cos, sin = np.cos(angles), np.sin(angles)
+    matrices[:, 0, 0] = matrices[:, 1, 1] = cos
+    matrices[:, 0, 1] = -sin / aspect
+    matrices[:, 1, 0] = sin * aspect
+    return matrices
 
 
-def _perspective(shifts: Float[Tensor, "batch 4 2"]) -> Matrices:
+def _perspective(shifts: Numbers) -> Matrices:
     """The image's corners land `shifts` further in, clockwise from the top left; scaled so that w > 0 inside."""
-    corners = F.pad(shifts.new_tensor(CORNERS) * (1 - shifts), (0, 1), value=1.0)
-    # Homographies from four points: in the basis of the first three, the fourth has coordinates `weights`
-    # (Cramer), and dividing by them is multiplying by the other two. No division, so nothing to blow up.
-    three = corners[:, :3]
-    normals = torch.linalg.cross(three.roll(-1, dims=1), three.roll(-2, dims=1))
+    corners = np.ones((len(shifts), 4, 3), dtype=np.float32)
+    corners[:, :, :2] = CORNERS * (1 - shifts)
+    # A homography from four points: by Cramer, the fourth is `weights` in the basis of the first three, and
+    # dividing by them is, up to scale, multiplying by the other two. No division, so nothing can blow up.
+    after, before = corners[:, NEXT], corners[:, LAST]
+    normals = after[:, :, NEXT] * before[:, :, LAST] - after[:, :, LAST] * before[:, :, NEXT]
     weights = normals @ corners[:, 3, :, None]
-    to_basis = weights.roll(-1, dims=1) * weights.roll(-2, dims=1) * normals
-    return shifts.new_tensor(FROM_BASIS) @ to_basis
+    to_basis = weights[:, NEXT] * weights[:, LAST] * normals
+    return FROM_BASIS @ to_basis
+
+
+def _identities(number: int) -> Matrices:
+    return np.eye(3, dtype=np.float32)[None].repeat(number, axis=0)
 
 
 def _warp(images: Images, matrices: Float[Tensor, "batch rows 3"], padding: str) -> Images:
     """Bilinear samples of `images` where `matrices` send the output's pixel centres; two rows are affine."""
     height, width = images.shape[2:]
-    columns, rows, offsets = matrices.to(images).unsqueeze(-1).unbind(dim=2)
+    columns, rows, offsets = matrices.unsqueeze(-1).unbind(dim=2)
     across = columns * _centres(width, images)
     down = rows * _centres(height, images) + offsets
     places = across[:, :, None, :] + down[:, :, :, None]
@@ -167,26 +194,25 @@ def _centres(size: int, like: Tensor) -> Float[Tensor, " size"]:
     return torch.linspace(1 / size - 1, 1 - 1 / size, size, dtype=like.dtype, device=like.device)
 
 
-def _sigmas(uniforms: Float[Tensor, "batch 1"], largest: float) -> Float[Tensor, " batch"]:
-    """Blur widths in pixels, uniform up to `largest`."""
-    low = min(MIN_SIGMA, largest)
-    return low + (largest - low) * uniforms.squeeze(1)
-
-
 def _blur(images: Images, sigmas: Float[Tensor, " batch"]) -> Images:
     """Gaussian means over the pixels that exist, each image with its own sigma."""
     height, width = images.shape[2:]
-    down = _smoothers(height, sigmas.to(images))
-    across = down if width == height else _smoothers(width, sigmas.to(images))
-    return down @ images @ across.mT
+    across = _smoothers(width, sigmas)
+    down = across if height == width else _smoothers(height, sigmas)
+    return _smooth_rows(_smooth_rows(images, across).mT, down).mT
 
 
-def _smoothers(size: int, sigmas: Float[Tensor, " batch"]) -> Float[Tensor, "batch 1 size size"]:
+def _smooth_rows(images: Images, smoothers: Float[Tensor, "batch width width"]) -> Images:
+    # All rows of an image in one product: broadcasting over channels would copy the matrices.
+    return (images.flatten(1, 2) @ smoothers.mT).view(images.shape)
+
+
+def _smoothers(size: int, sigmas: Float[Tensor, " batch"]) -> Float[Tensor, "batch size size"]:
     """Matrices whose row i holds the normalised Gaussian around pixel i."""
-    # At some 32 pixels two matrix products are faster than a convolution with one kernel per image, and
-    # they neither truncate the Gaussian nor invent pixels beyond the border.
+    # At some 32 pixels two matrix products are faster than a convolution with one kernel per image, and they
+    # neither truncate the Gaussian nor invent pixels beyond the border.
     pixels = torch.arange(size, dtype=sigmas.dtype, device=sigmas.device)
     halved = -0.5 * (pixels[:, None] - pixels).square()
     # Below a thousandth of a pixel the matrix is the identity anyway, and 1 / sigma^2 could overflow.
     precisions = sigmas.clamp_min(1e-3).pow(-2)
-    return (halved * precisions[:, None, None, None]).softmax(dim=-1)
+    return (halved * precisions[:, None, None]).softmax(dim=-1)

@@ -53,6 +53,6 @@ def _digits() -> Dataset:
 def _every_fifth(labels: Int[Tensor, " points"]) -> Bool[Tensor, " points"]:
     """A mask of every fifth point of each label: a fifth of the data, free of any random number."""
     mask = torch.zeros_like(labels, dtype=torch.bool)
-    for label in labels.unique():
+    for label in torch.unique(labels):
         mask[(labels == label).nonzero().squeeze(1)[2::5]] = True
     return mask

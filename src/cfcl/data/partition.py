@@ -59,7 +59,7 @@ def by_labels(
 
     A label that no device holds is left out, as is what exceeds `max_per_label` points on a device.
     """
-    classes = labels.unique()
+    classes = torch.unique(labels)
     _check_labels_per_device(labels_per_device, len(classes))
     _check_supply(len(labels), num_devices, MIN_POINTS)
     held = _deal(len(classes), num_devices, labels_per_device, generator)
@@ -68,10 +68,10 @@ def by_labels(
         holders = (held == position).any(dim=1).nonzero().squeeze(1).tolist()
         points = _shuffled((labels == label).nonzero().squeeze(1), generator)
         _check_label(int(label), len(points), len(holders))
-        for device, part in zip(holders, points.tensor_split(max(1, len(holders))), strict=False):
+        for device, part in zip(holders, points.tensor_split(len(holders)) if holders else (), strict=True):
             shares[device].append(part[:max_per_label])
     result = _sorted([torch.cat(parts) for parts in shares])
-    _check_capped(result, max_per_label)
+    _check_poorest(result, max_per_label)
     return result
 
 
@@ -83,10 +83,11 @@ def dirichlet(
     min_points: int,
     generator: torch.Generator,
 ) -> Shares:
-    """Each label spread over the devices by Dirichlet(`alpha`) shares; the richest fill up the poorest."""
+    """Each label spread over the devices by Dirichlet(`alpha`) shares; the richest give to devices below `min_points`."""
+    assert min_points >= MIN_POINTS  # checked by the config
     _check_supply(len(labels), num_devices, min_points)
     held: list[list[int]] = [[] for _ in range(num_devices)]
-    for label in labels.unique():
+    for label in torch.unique(labels):
         points = _shuffled((labels == label).nonzero().squeeze(1), generator)
         ends = (_dirichlet_shares(num_devices, alpha, generator).cumsum(0) * len(points)).round().long()
         for device, part in enumerate(points.tensor_split(ends[:-1])):
@@ -167,11 +168,12 @@ def _check_label(label: int, num_points: int, num_holders: int) -> None:
         )
 
 
-def _check_capped(shares: Shares, max_per_label: int | None) -> None:
+def _check_poorest(shares: Shares, max_per_label: int | None) -> None:
     device, fewest = min(enumerate(map(len, shares)), key=lambda item: item[1])
     if fewest < MIN_POINTS:
-        limit = "" if max_per_label is None else f" with partition.max_points_per_label={max_per_label}"
+        cap = "" if max_per_label is None else f" with partition.max_points_per_label={max_per_label}"
+        remedy = "raise partition.max_points_per_label" if cap else "lower partition.num_devices"
         raise CfclError(
-            f"device {device} would hold {fewest} point{limit}, but a device needs at least {MIN_POINTS}: raise "
-            "partition.labels_per_device" + (" or the limit" if limit else ", or lower partition.num_devices")
+            f"device {device} would hold {fewest} point{cap}, but a device needs at least {MIN_POINTS}: {remedy}, or "
+            "raise partition.labels_per_device"
         )

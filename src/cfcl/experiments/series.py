@@ -37,11 +37,11 @@ def by_name(runs: Iterable[Run]) -> dict[str, list[Run]]:
 def series(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Runs by method; where runs differ in more than method and seed, by those settings too.
 
-    A seed counts once: the same config gives the same records, so a repeated run is left out.
+    FedAvg comes first. A seed counts once: the same config gives the same records, so a repeated run is left out.
     """
     varied = differences([identity(run.config) for run in runs])
     found: dict[str, dict[int, Run]] = {}
-    for run in runs:
+    for run in sorted(runs, key=lambda run: (run.config.method != "fedavg", run.config.seed)):
         own = identity(run.config)
         label = ", ".join([run.config.method, *(f"{key}={show(own[key])}" for key in varied if key in own)])
         found.setdefault(label, {}).setdefault(run.config.seed, run)

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 P = ParamSpec("P")
@@ -20,7 +22,7 @@ BLACK, GREY = "#000000", "#767676"
 BLUE, SKY, GREEN, ORANGE, VERMILLION, PURPLE = "#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7"
 """The colours of Okabe and Ito, which colour-blind readers can tell apart; their yellow is too faint on white."""
 
-SETTINGS: dict[str, Any] = {
+SETTINGS: Any = {
     "axes.axisbelow": True,
     "axes.grid": True,
     "axes.labelsize": 9,
@@ -29,16 +31,16 @@ SETTINGS: dict[str, Any] = {
     "axes.titlelocation": "left",
     "axes.titlesize": 10,
     "figure.constrained_layout.use": True,
-    "figure.dpi": 100,
+    "figure.dpi": 120,
     "font.size": 9,
     "grid.color": "#DDDDDD",
     "grid.linewidth": 0.6,
     "legend.fontsize": 8.5,
     "legend.frameon": False,
-    "savefig.dpi": 140,
     # Text stays text: small files, and a page that can be searched.
     "svg.fonttype": "none",
     "svg.hashsalt": "cfcl",
+    "text.parse_math": False,
     "xtick.labelsize": 8.5,
     "ytick.labelsize": 8.5,
 }
@@ -46,7 +48,7 @@ SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Look:
-    """How one curve is drawn; explicit modes are dark, solid and filled, implicit ones light, dash-dotted and hollow."""
+    """How one curve is drawn: explicit modes dark, solid and filled, implicit ones light, dash-dotted and hollow."""
 
     colour: str
     line: Dash = "-"
@@ -123,15 +125,20 @@ def styled(function: Callable[P, T]) -> Callable[P, T]:
 @styled
 def save_png(figure: Figure, path: Path) -> None:
     """Write `figure`; the same figure gives the same bytes."""
-    figure.savefig(path, format="png", metadata={"Software": None})
+    # The canvas itself, as `Figure.savefig` draws twice.
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.print_png(path, metadata={"Software": None})
 
 
 @styled
 def to_svg(figure: Figure, prefix: str) -> str:
-    """`figure` as an SVG element whose ids begin with `prefix`, so that many fit in one page."""
+    """`figure` as an SVG element; the ids it needs begin with `prefix`, so that many figures fit in one page."""
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    figure.savefig(buffer, format="svg", metadata=nothing)
+    canvas: Any = FigureCanvasSVG(figure)
+    canvas.print_svg(buffer, metadata=nothing)
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
-    return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}-", text)
+    named = set(re.findall(r'(?:url\(|href=")#([^")]+)', text))
+    text = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in named else "", text)
+    return re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{prefix}-", text)

@@ -1,0 +1,274 @@
+"""What a set of embeddings is worth: probes with labels, and health without them.
+
+Everything is computed in double precision unless said otherwise, and no degenerate input gives NaN.
+"""
+
+import math
+from collections.abc import Iterator
+from itertools import combinations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+_ROWS_AT_ONCE = 256
+"""Rows of a distance matrix held at a time: 60,000 columns of them take 120 MB."""
+
+
+def linear_probe(
+    train: Float[Tensor, "train dim"],
+    train_labels: Int[Tensor, " train"],
+    test: Float[Tensor, "test dim"],
+    test_labels: Int[Tensor, " test"],
+    *,
+    num_classes: int,
+    ridge: float,
+    max_iterations: int = 200,
+) -> float:
+    """Test accuracy of a converged softmax regression on standardised embeddings."""
+    train, test = _standardise(train, test)
+    weights = softmax_regression(
+        train, train_labels, num_classes=num_classes, ridge=ridge, max_iterations=max_iterations
+    )
+    return _accuracy(test, test_labels, weights)
+
+
+def linear_probe_sgd(
+    train: Float[Tensor, "train dim"],
+    train_labels: Int[Tensor, " train"],
+    test: Float[Tensor, "test dim"],
+    test_labels: Int[Tensor, " test"],
+    *,
+    num_classes: int,
+    steps: int = 1000,
+    learning_rate: float = 0.1,
+) -> float:
+    """Test accuracy of a linear layer on standardised embeddings after `steps` full-batch updates from zero.
+
+    The updates are Adam's: embeddings are far from orthogonal, so a plain step short enough for their strongest
+    direction hardly moves along the others. Single precision, no ridge, no random numbers.
+    """
+    train, test = _standardise(train, test)
+    design = _with_bias(train).float()
+    weights = torch.zeros(num_classes, len(design), device=train.device, requires_grad=True)
+    optimizer = torch.optim.Adam([weights], lr=learning_rate)
+    for _ in range(steps):
+        weights.grad = _cross_entropy(weights.detach(), design, train_labels)[1]
+        optimizer.step()
+    return _accuracy(test, test_labels, weights.detach().double())
+
+
+def softmax_regression(
+    features: Float[Tensor, "points dim"],
+    labels: Int[Tensor, " points"],
+    *,
+    num_classes: int,
+    ridge: float,
+    max_iterations: int = 200,
+) -> Float[Tensor, "classes dim+1"]:
+    """The weights, bias last, that minimise mean cross-entropy + `ridge / 2 |W|^2`; the bias is free.
+
+    L-BFGS from zero, in coordinates in which the Hessian's upper bound `X X^T / 2 + ridge` is the identity:
+    embeddings are so nearly collinear that it would not converge in their own.
+    """
+    design = _with_bias(features.double())
+    penalty = torch.full_like(design[:, 0], ridge)
+    penalty[-1] = 0.0
+    to_weights = _whitening(design @ design.T / (2 * design.shape[1]) + penalty.diag())
+    whitened = torch.zeros(num_classes, len(design), dtype=design.dtype, device=design.device, requires_grad=True)
+    optimizer = torch.optim.LBFGS(
+        [whitened],
+        max_iter=max_iterations,
+        max_eval=25 * max_iterations,  # the line search alone decides how many it needs
+        tolerance_grad=1e-6,
+        tolerance_change=0.0,
+        history_size=30,
+        line_search_fn="strong_wolfe",
+    )
+
+    def evaluate() -> float:
+        weights = whitened.detach() @ to_weights
+        loss, gradient = _cross_entropy(weights, design, labels)
+        whitened.grad = (gradient + penalty * weights) @ to_weights.T
+        return (loss + 0.5 * (penalty * weights.square()).sum()).item()
+
+    optimizer.step(evaluate)  # type: ignore[no-untyped-call]
+    return whitened.detach() @ to_weights
+
+
+def knn_accuracy(
+    train: Float[Tensor, "train dim"],
+    train_labels: Int[Tensor, " train"],
+    test: Float[Tensor, "test dim"],
+    test_labels: Int[Tensor, " test"],
+    *,
+    num_neighbours: int,
+    num_classes: int,
+) -> float:
+    """Test accuracy of the majority among the nearest training points; a tied vote goes to the lowest label.
+
+    At most all training points vote. Distances are in the precision of the embeddings, less the training mean.
+    """
+    mean = _mean(train)
+    train, test = (train.double() - mean).to(train.dtype), (test.double() - mean).to(test.dtype)
+    norms = train.square().sum(dim=1)
+    num_correct = 0
+    for start in range(0, len(test), _ROWS_AT_ONCE):
+        rows, labels = test[start : start + _ROWS_AT_ONCE], test_labels[start : start + _ROWS_AT_ONCE]
+        # |test|^2 is the same in a row
+        distances = torch.addmm(norms, rows, train.T, alpha=-2)
+        nearest = distances.topk(min(num_neighbours, len(train)), largest=False).indices
+        votes = labels.new_zeros(len(rows), num_classes)
+        votes.scatter_add_(1, train_labels[nearest], torch.ones_like(nearest))
+        num_correct += int((votes.argmax(dim=1) == labels).sum())
+    return num_correct / len(test)
+
+
+def alignment(first: Float[Tensor, "pairs dim"], second: Float[Tensor, "pairs dim"]) -> float:
+    """Mean squared distance of positive pairs."""
+    return (first.double() - second.double()).square().sum(dim=1).mean().item()
+
+
+def uniformity(embeddings: Float[Tensor, "points dim"]) -> float:
+    """`log mean exp(-2 |x - y|^2)` over distinct pairs: 0 if all coincide, or if there is one point only."""
+    num_points = len(embeddings)
+    if num_points == 1:
+        return 0.0
+    parts = []
+    for start, distances in _distance_rows(embeddings):
+        exponents = -2 * distances.square()
+        exponents.diagonal(offset=start).fill_(-torch.inf)  # no pair of a point with itself
+        parts.append(exponents.flatten().logsumexp(dim=0))
+    return torch.stack(parts).logsumexp(dim=0).item() - math.log(num_points * (num_points - 1))
+
+
+def effective_rank(embeddings: Float[Tensor, "points dim"]) -> float:
+    """Effective number of the normalised singular values of the centred embeddings; 1 if all coincide."""
+    values = torch.linalg.svdvals(_centre(embeddings))
+    total = values.sum()
+    return effective_number(values / total).item() if total > 0 else 1.0
+
+
+def effective_number(probabilities: Float[Tensor, "*batch outcomes"]) -> Float[Tensor, "*batch"]:
+    """Exponential of the entropy: how many equally likely outcomes would be as uncertain."""
+    entropy: Tensor = torch.special.entr(probabilities).sum(dim=-1)
+    return entropy.exp()
+
+
+def linear_cka(first: Float[Tensor, "points dim1"], second: Float[Tensor, "points dim2"]) -> float:
+    """Linear centred kernel alignment of two embeddings of the same points; 0 if either is constant."""
+    first, second = _centre(first), _centre(second)
+    return _cka(_overlap(first, second), _overlap(first, first), _overlap(second, second))
+
+
+def mean_pairwise_cka(embeddings: Float[Tensor, "devices points dim"]) -> float:
+    """Mean linear CKA over all pairs of devices that embedded the same points; 1 for a single device."""
+    centred = [_centre(own) for own in embeddings]
+    norms = [_overlap(own, own) for own in centred]
+    values = [
+        _cka(_overlap(centred[i], centred[j]), norms[i], norms[j]) for i, j in combinations(range(len(centred)), 2)
+    ]
+    return sum(values) / len(values) if values else 1.0
+
+
+def label_distances(
+    embeddings: Float[Tensor, "points dim"], labels: Int[Tensor, " points"], num_classes: int
+) -> Float[Tensor, "classes classes"]:
+    """Mean Euclidean distance between the embeddings of two labels; within one label, over distinct pairs.
+
+    0 where there is no pair: a label that is absent, or on the diagonal a label with a single point.
+    """
+    is_label = torch.nn.functional.one_hot(labels, num_classes).double()
+    sums = is_label.new_zeros(num_classes, num_classes)
+    for start, distances in _distance_rows(embeddings):
+        sums += is_label[start : start + len(distances)].T @ (distances @ is_label)
+    counts = is_label.sum(dim=0)
+    num_pairs = torch.outer(counts, counts) - counts.diag()
+    return sums / num_pairs.clamp_min(1)
+
+
+def separation(distances: Float[Tensor, "classes classes"]) -> float:
+    """Mean of `label_distances` off its diagonal over the mean on it: the larger, the better labels stand apart.
+
+    0 where the diagonal is zero, so that collapsed embeddings never look like good ones, and for a single label.
+    """
+    num_classes = len(distances)
+    within = distances.diagonal().mean().item()
+    if within == 0.0 or num_classes == 1:
+        return 0.0
+    between = (distances.sum() - distances.diagonal().sum()).item() / (num_classes * (num_classes - 1))
+    return between / within
+
+
+def _mean(points: Float[Tensor, "points dim"]) -> Float[Tensor, " dim"]:
+    """The mean, taken around the first point: a constant feature has exactly its constant as mean."""
+    first = points[0].double()
+    return first + (points.double() - first).mean(dim=0)
+
+
+def _centre(points: Float[Tensor, "points dim"]) -> Float[Tensor, "points dim"]:
+    """The points less their mean."""
+    return points.double() - _mean(points)
+
+
+def _standardise(
+    train: Float[Tensor, "train dim"], test: Float[Tensor, "test dim"]
+) -> tuple[Float[Tensor, "train dim"], Float[Tensor, "test dim"]]:
+    """Both sets with the training set's mean taken off and divided by its deviation, if that is not zero."""
+    centred = _centre(train)
+    deviation = centred.square().mean(dim=0).sqrt()
+    deviation = torch.where(deviation > 0, deviation, 1.0)
+    return centred / deviation, (test.double() - _mean(train)) / deviation
+
+
+def _with_bias(features: Float[Tensor, "points dim"]) -> Float[Tensor, "dim+1 points"]:
+    """Features by points, with a last row of ones: sums over a few classes are fastest down the columns."""
+    return torch.cat([features.T, torch.ones_like(features[:, :1]).T])
+
+
+def _whitening(matrix: Float[Tensor, "size size"]) -> Float[Tensor, "size size"]:
+    """`B` with `B matrix B^T = 1`, for a positive matrix that may be singular up to rounding."""
+    jitter = 1e-9 * matrix.diagonal().max() * torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
+    inverse: Tensor = torch.linalg.inv(torch.linalg.cholesky(matrix + jitter))
+    return inverse
+
+
+def _cross_entropy(
+    weights: Float[Tensor, "classes features"],
+    design: Float[Tensor, "features points"],
+    labels: Int[Tensor, " points"],
+) -> tuple[Float[Tensor, ""], Float[Tensor, "classes features"]]:
+    """Mean softmax cross-entropy and its gradient, by hand: twice as fast as recorded and replayed."""
+    own = labels.unsqueeze(0)
+    log_probabilities = (weights @ design).log_softmax(dim=0)
+    loss = -log_probabilities.gather(0, own).mean()
+    residual = log_probabilities.exp_()
+    residual.scatter_add_(0, own, -torch.ones_like(residual[:1]))
+    return loss, residual @ design.T / design.shape[1]
+
+
+def _accuracy(
+    features: Float[Tensor, "points dim"], labels: Int[Tensor, " points"], weights: Float[Tensor, "classes dim+1"]
+) -> float:
+    """Share of the points whose label has the largest logit."""
+    predicted = (weights @ _with_bias(features)).argmax(dim=0)
+    return (predicted == labels).double().mean().item()
+
+
+def _distance_rows(embeddings: Float[Tensor, "points dim"]) -> Iterator[tuple[int, Float[Tensor, "rows points"]]]:
+    """The matrix of Euclidean distances a few rows at a time, each part with the index of its first row."""
+    embeddings = embeddings.double()
+    for start in range(0, len(embeddings), _ROWS_AT_ONCE):
+        rows = embeddings[start : start + _ROWS_AT_ONCE]
+        # from differences, not from a matrix product: equal points are at distance zero
+        yield start, torch.cdist(rows, embeddings, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def _overlap(first: Float[Tensor, "points dim1"], second: Float[Tensor, "points dim2"]) -> float:
+    """`|A^T B|` in the Frobenius norm, squared."""
+    return (first.T @ second).square().sum().item()
+
+
+def _cka(overlap: float, first_norm: float, second_norm: float) -> float:
+    scale = math.sqrt(first_norm) * math.sqrt(second_norm)
+    return overlap / scale if scale > 0 else 0.0

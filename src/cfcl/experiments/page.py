@@ -1,0 +1,75 @@
+"""HTML in one file: no template engine, no script, nothing fetched."""
+
+import html
+from collections.abc import Iterable, Sequence
+
+STYLE = """
+:root { color-scheme: light dark; --line: #d5d8dc; --soft: #f4f5f7; --muted: #5b6470; }
+@media (prefers-color-scheme: dark) { :root { --line: #3a4048; --soft: #1d2127; --muted: #a3acb8; } }
+* { box-sizing: border-box; }
+body { font: 16px/1.55 system-ui, sans-serif; max-width: 72rem; margin: 0 auto; padding: 1rem; }
+h1 { font-size: 1.6rem; line-height: 1.25; margin: .5rem 0; }
+h2 { font-size: 1.3rem; margin: 2.5rem 0 .5rem; border-bottom: 2px solid var(--line); padding-bottom: .25rem; }
+h3 { font-size: 1.05rem; margin: 1.75rem 0 .5rem; }
+p { max-width: 46rem; margin: .5rem 0; }
+.lead { font-size: 1.1rem; }
+nav a { margin-right: 1rem; }
+.wide { overflow-x: auto; margin: .75rem 0; }
+table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+th { background: var(--soft); }
+th:first-child, td:first-child { text-align: left; }
+.words th, .words td { text-align: left; }
+.words td:last-child { white-space: normal; }
+.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 27rem), 1fr)); gap: 1rem; }
+figure { margin: 0; min-width: 0; }
+figure svg { display: block; width: 100%; height: auto; background: #fff; border: 1px solid var(--line);
+  border-radius: 6px; padding: 4px; }
+.figures > figure:only-child { grid-column: 1 / -1; max-width: 40rem; }
+figcaption { font-size: .875rem; color: var(--muted); margin: .35rem .25rem 0; }
+pre { overflow-x: auto; background: var(--soft); border: 1px solid var(--line); border-radius: 6px; padding: .75rem;
+  font-size: .8125rem; line-height: 1.45; }
+summary { cursor: pointer; margin: .5rem 0; }
+"""
+
+
+class Html(str):
+    """Markup: everything else is escaped before it enters a page."""
+
+    __slots__ = ()
+
+
+def tag(name: str, *children: str, **attributes: str) -> Html:
+    """An element; a trailing underscore in an attribute's name is dropped, an inner one becomes a hyphen."""
+    given = "".join(f' {key.rstrip("_").replace("_", "-")}="{html.escape(value)}"' for key, value in attributes.items())
+    return Html(f"<{name}{given}>{join(children)}</{name}>")
+
+
+def join(children: Iterable[str]) -> Html:
+    """Elements and texts one after another."""
+    return Html("".join(child if isinstance(child, Html) else html.escape(child) for child in children))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, words: bool = False) -> Html:
+    """A table that scrolls where it is too wide; numbers stand to the right, `words` to the left."""
+    top = tag("thead", tag("tr", *(tag("th", cell, scope="col") for cell in head)))
+    body = tag("tbody", *(tag("tr", *(tag("td", cell) for cell in row)) for row in rows))
+    return tag("div", tag("table", top, body), class_="wide words" if words else "wide")
+
+
+def figure(svg: str, title: str, caption: str) -> Html:
+    """An inline SVG (our own, so it is not escaped) with its caption; `title` is read out instead of it."""
+    named = svg.replace("<svg ", f'<svg role="img" aria-label="{html.escape(title)}" ', 1)
+    return tag("figure", Html(named), tag("figcaption", caption))
+
+
+def document(title: str, *body: str) -> str:
+    """A whole page."""
+    head = join(
+        [
+            Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
+            tag("title", title),
+            tag("style", Html(STYLE)),
+        ]
+    )
+    return f"<!DOCTYPE html>\n{tag('html', tag('head', head), tag('body', *body), lang='en')}\n"

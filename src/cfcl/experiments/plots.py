@@ -1,0 +1,330 @@
+"""Figures of runs, drawn from their records. A figure with nothing to show is None."""
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter, MaxNLocator
+
+from cfcl.experiments import network, style
+from cfcl.experiments.progress import size
+from cfcl.experiments.records import Run
+from cfcl.experiments.series import (
+    Points,
+    Row,
+    Series,
+    d2d_bytes,
+    final,
+    over_steps,
+    seconds,
+    selection_seconds,
+    series,
+)
+
+WIDTH, HEIGHT = 4.6, 3.1
+"""Inches of one panel: at this width its text can be read on a phone."""
+
+_SHADES = {
+    "pushed": style.SKY,
+    "pulled": style.BLUE,
+    "uplink": style.GREY,
+    "delay model": style.BLUE,
+    "selection, measured": style.ORANGE,
+}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A recorded figure to draw over steps."""
+
+    kind: str
+    key: str
+    title: str
+    unit: str
+    optional: bool = False
+    """A method at zero throughout does not have it, and is left out."""
+
+
+PULLS = (
+    Quantity("pull", "effective_candidates", "Effective number of candidates", "candidates"),
+    Quantity("pull", "held_labels", "Pulled items whose label the receiver has already", "share of items"),
+    Quantity("pull", "centroid_distance", "From pulled items to the receiver's nearest centroid", "embedding distance"),
+)
+TRAINING = (
+    Quantity("train", "triplet", "Triplet loss", "loss"),
+    Quantity("train", "regulariser", "Regulariser, before its weight", "loss", optional=True),
+    Quantity("train", "weight", "Weight W_t of the regulariser", "weight", optional=True),
+    Quantity("train", "margin", "Dynamic margin of the regulariser", "embedding distance", optional=True),
+    Quantity("train", "active", "Triplets with a loss above zero", "share of batch"),
+    Quantity("train", "pulled_share", "Pulled items among anchors and negatives", "share of batch", optional=True),
+)
+HEALTH = (
+    Quantity("eval", "alignment", "Alignment: an image and its augmentation", "mean squared distance"),
+    Quantity("eval", "uniformity", "Uniformity: spread over the sphere", "log potential (lower: more even)"),
+    Quantity("eval", "effective_rank", "Effective rank of the embeddings", "dimensions"),
+    Quantity("eval", "cka", "Agreement of local models (CKA)", "similarity, 0 to 1"),
+)
+
+
+@style.styled
+def draw_run(run: Run, folder: Path) -> list[Path]:
+    """Write the plots of one run as PNG; the paths, without those that have nothing to show."""
+    figures = {
+        "accuracy": accuracy([run]),
+        "traffic": traffic([run]),
+        "delay": delay([run]),
+        "graph": network.graph(run),
+        "label_distances": label_distances([run]),
+        "pulls": curves([run], *PULLS),
+        "training": curves([run], *TRAINING, columns=2),
+        "health": curves([run], *HEALTH, columns=2),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    written = {folder / f"{name}.png": figure for name, figure in figures.items() if figure is not None}
+    for path, figure in written.items():
+        style.save_png(figure, path)
+    return list(written)
+
+
+@style.styled
+def accuracy(runs: Sequence[Run]) -> Figure | None:
+    """Probe accuracy over steps; nearest-neighbour accuracy beside it, thin and dashed."""
+    groups = series(runs)
+    points = _measured(groups, lambda group: over_steps(group, "eval", "probe"))
+    if not points:
+        return None
+    figure, axes = _panel("Accuracy of the global encoder on the test split", "step", "accuracy")
+    looks = style.looks(groups)
+    for label, line in points.items():
+        _line(axes, line, label, looks[label])
+        neighbours = over_steps(groups[label], "eval", "knn")
+        if neighbours is not None:
+            axes.plot(neighbours.x, neighbours.mean, color=looks[label].colour, linestyle="--", linewidth=0.8)
+    _legend(figure, axes, extra=[Line2D([], [], color=style.GREY, linestyle="--", linewidth=0.8, label="(kNN)")])
+    return figure
+
+
+@style.styled
+def accuracy_by_bytes(runs: Sequence[Run]) -> Figure | None:
+    """Probe accuracy against bytes between devices; a method that sends none is a level line at its last accuracy."""
+    groups = series(runs)
+    points = _measured(groups, lambda group: _probe_against(group, lambda run, row: d2d_bytes(row)))
+    if not any(found.x[-1] > 0 for found in points.values()):
+        return None
+    figure, axes = _panel("Accuracy against device-to-device traffic", "bytes pushed and pulled", "probe accuracy")
+    looks = style.looks(groups)
+    for label, line in points.items():
+        if line.x[-1] > 0:
+            _line(axes, line, label, looks[label])
+        else:
+            name, colour = f"{label}, at the end", looks[label].colour
+            axes.axhline(line.mean[-1], color=colour, linestyle=":", linewidth=1.5, label=name)
+    axes.xaxis.set_major_formatter(EngFormatter(unit="B"))
+    _legend(figure, axes)
+    return figure
+
+
+@style.styled
+def accuracy_by_seconds(runs: Sequence[Run]) -> Figure | None:
+    """Probe accuracy against the seconds of the delay model and the measured selection time."""
+    groups = series(runs)
+    points = _measured(groups, lambda group: _probe_against(group, seconds))
+    if not points:
+        return None
+    figure, axes = _panel("Accuracy against delay", "seconds (transmission and selection)", "probe accuracy")
+    looks = style.looks(groups)
+    for label, line in points.items():
+        _line(axes, line, label, looks[label])
+    _legend(figure, axes)
+    return figure
+
+
+@style.styled
+def curves(runs: Sequence[Run], *quantities: Quantity, columns: int = 1) -> Figure | None:
+    """Recorded figures over steps, one panel each, `columns` beside each other."""
+    groups = series(runs)
+    found = {quantity: _recorded(groups, quantity) for quantity in quantities}
+    shown = {quantity: points for quantity, points in found.items() if points}
+    if not shown:
+        return None
+    figure = Figure(figsize=(WIDTH * min(columns, len(shown)), HEIGHT * math.ceil(len(shown) / columns)))
+    panels = figure.subplots(math.ceil(len(shown) / columns), min(columns, len(shown)), squeeze=False).ravel()
+    looks = style.looks(groups)
+    for axes, (quantity, points) in zip(panels, shown.items(), strict=False):
+        _label(axes, quantity.title, "step", quantity.unit)
+        for label, line in points.items():
+            _line(axes, line, label, looks[label])
+    for axes in panels[len(shown) :]:
+        axes.remove()
+    _legend(figure, *panels[: len(shown)])
+    return figure
+
+
+@style.styled
+def traffic(runs: Sequence[Run]) -> Figure:
+    """Bytes between devices and bytes to the server, mean over seeds."""
+    groups = series(runs)
+    figure, (d2d, uplink) = _rows(2, groups)
+    exchanged = {"pushed": _means(groups, "bytes_push"), "pulled": _means(groups, "bytes_pull")}
+    _bars(d2d, "Device to device", list(groups), exchanged)
+    _bars(uplink, "Devices to server", list(groups), {"uplink": _means(groups, "bytes_up")})
+    return figure
+
+
+@style.styled
+def delay(runs: Sequence[Run]) -> Figure:
+    """Seconds of the delay model and of the measured selection, mean over seeds."""
+    groups = series(runs)
+    figure, (axes,) = _rows(1, groups)
+    selection = [
+        statistics.fmean(selection_seconds(run, final(run)["step"]) for run in group) for group in groups.values()
+    ]
+    _stack(axes, "Delay", list(groups), {"delay model": _means(groups, "seconds"), "selection, measured": selection})
+    return figure
+
+
+@style.styled
+def label_distances(runs: Sequence[Run]) -> Figure | None:
+    """Mean embedding distance between every pair of labels, one panel a method, one colour scale for all."""
+    maps = {label: _mean_map(group) for label, group in series(runs).items() if _mapped(group)}
+    if not maps:
+        return None
+    columns, rows = min(2, len(maps)), math.ceil(len(maps) / 2)
+    figure = Figure(figsize=(WIDTH, 0.4 + rows * (2.5 if columns == 2 else 3.8)))
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    low, high = min(values.min() for values, _ in maps.values()), max(values.max() for values, _ in maps.values())
+    for axes, (label, (values, separation)) in zip(panels, maps.items(), strict=False):
+        image = axes.imshow(values, cmap="cividis", vmin=low, vmax=high, interpolation="none")
+        _label(axes, label.replace(", ", "\n") + f"\nseparation {separation:.2f}", "label", "label")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MaxNLocator(10, integer=True, steps=[1, 2, 5, 10]))
+        axes.grid(False)
+    for axes in panels[len(maps) :]:
+        axes.remove()
+    bar = figure.colorbar(image, ax=list(panels[: len(maps)]), location="bottom", shrink=0.6, aspect=30)
+    bar.set_label("mean embedding distance")
+    return figure
+
+
+def _measured(groups: Series, measure: Callable[[Sequence[Run]], Points | None]) -> dict[str, Points]:
+    """What `measure` finds, for the series where it finds something."""
+    return {label: found for label, group in groups.items() if (found := measure(group)) is not None}
+
+
+def _recorded(groups: Series, quantity: Quantity) -> dict[str, Points]:
+    found = _measured(groups, lambda group: over_steps(group, quantity.kind, quantity.key))
+    return {label: points for label, points in found.items() if any(points.mean) or not quantity.optional}
+
+
+def _probe_against(group: Sequence[Run], measure: Callable[[Run, Row], float]) -> Points | None:
+    """Probe accuracy with another figure of the same evaluations as abscissa, its mean over seeds."""
+    found = over_steps(group, "eval", "probe")
+    if found is None:
+        return None
+    rows = [{row["step"]: row for row in run.of("eval")} for run in group]
+    x = [
+        statistics.fmean(measure(run, by_step[step]) for run, by_step in zip(group, rows, strict=True))
+        for step in found.x
+    ]
+    return Points(x, found.mean, found.low, found.high)
+
+
+def _means(groups: Series, key: str) -> list[float]:
+    return [statistics.fmean(final(run)[key] for run in group) for group in groups.values()]
+
+
+def _panel(title: str, x: str, y: str) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(WIDTH, HEIGHT))
+    axes = figure.subplots()
+    _label(axes, title, x, y)
+    return figure, axes
+
+
+def _label(axes: Axes, title: str, x: str, y: str) -> None:
+    axes.set_title(title)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+
+
+def _line(axes: Axes, points: Points, label: str, look: style.Look) -> None:
+    gap = max(1, len(points.x) // 8)
+    axes.plot(points.x, points.mean, label=label, markevery=gap, **look.options)
+    if points.low != points.high:
+        axes.fill_between(points.x, points.low, points.high, color=look.colour, alpha=0.1, linewidth=0)
+        for edge in (points.low, points.high):
+            axes.plot(points.x, edge, color=look.colour, alpha=0.4, linewidth=0.6)
+
+
+def _legend(figure: Figure, *panels: Axes, extra: Sequence[Line2D] = ()) -> None:
+    """One legend below all panels, each curve once."""
+    entries: dict[str, Any] = {}
+    for axes in panels:
+        handles, labels = axes.get_legend_handles_labels()
+        entries |= dict(zip(labels, handles, strict=True))
+    handles = [*entries.values(), *extra]
+    longest = max(len(str(handle.get_label())) for handle in handles)
+    figure.legend(handles=handles, loc="outside lower center", ncols=3 if longest < 18 else 2 if longest < 34 else 1)
+
+
+def _rows(number: int, groups: Series) -> tuple[Figure, Sequence[Axes]]:
+    """Panels of horizontal bars below each other, with room for names of several lines."""
+    lines = max(label.count(", ") for label in groups)
+    figure = Figure(figsize=(WIDTH, number * (0.75 + (0.34 + 0.12 * lines) * len(groups))))
+    return figure, list(figure.subplots(number, 1, squeeze=False).ravel())
+
+
+def _bars(axes: Axes, title: str, labels: Sequence[str], values: dict[str, list[float]]) -> None:
+    """Bars side by side, with sizes in bytes; logarithmic where they differ by orders."""
+    axes.set_title(title)
+    positive = [value for row in values.values() for value in row if value > 0]
+    height = 0.8 / len(values)
+    for number, (name, row) in enumerate(values.items()):
+        places = [position + (number - (len(values) - 1) / 2) * height for position in range(len(labels))]
+        drawn = axes.barh(places, row, height, color=_SHADES[name], label=name)
+        axes.bar_label(drawn, [size(value) for value in row], padding=3, fontsize=8)
+    if positive and max(positive) > 30 * min(positive):
+        axes.set_xscale("log")
+        axes.set_xlim(min(positive) / 3, max(positive) * 6)
+    else:
+        axes.set_xlim(0, 1.25 * max(positive, default=1.0))
+    axes.xaxis.set_major_formatter(EngFormatter(unit="B"))
+    _bar_axes(axes, labels, len(values) > 1)
+
+
+def _stack(axes: Axes, title: str, labels: Sequence[str], values: dict[str, list[float]]) -> None:
+    """Bars one after another, with their sums in seconds."""
+    axes.set_title(title)
+    done = [0.0] * len(labels)
+    for name, row in values.items():
+        drawn = axes.barh(range(len(labels)), row, 0.6, left=done, color=_SHADES[name], label=name)
+        done = [before + value for before, value in zip(done, row, strict=True)]
+    axes.bar_label(drawn, [f"{value:.2f} s" for value in done], padding=3, fontsize=8)
+    axes.set_xlim(0, 1.25 * max([*done, 1e-9]))
+    axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
+    _bar_axes(axes, labels, True)
+
+
+def _bar_axes(axes: Axes, labels: Sequence[str], legend: bool) -> None:
+    axes.set_yticks(range(len(labels)), [label.replace(", ", "\n") for label in labels])
+    axes.invert_yaxis()
+    axes.grid(False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    if legend:
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, borderaxespad=0.2, handlelength=1.2)
+
+
+def _mapped(group: Sequence[Run]) -> list[Row]:
+    return [row for run in group for row in run.of("final") if "label_distances" in row]
+
+
+def _mean_map(group: Sequence[Run]) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.float64]], float]:
+    rows = _mapped(group)
+    values = np.array([row["label_distances"] for row in rows], dtype=np.float64)
+    return values.mean(axis=0), statistics.fmean(row["separation"] for row in rows)

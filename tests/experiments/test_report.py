@@ -1,0 +1,245 @@
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from cfcl.config import to_toml
+from cfcl.errors import CfclError
+from cfcl.experiments import report
+from cfcl.experiments.records import Run
+from tests.experiments.conftest import MakeRun
+
+VOID = {"meta"}
+
+
+class Page(HTMLParser):
+    """Checks that tags are balanced and ids unique, and keeps what a reader sees."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.headings: list[str] = []
+        self.tables: list[list[list[str]]] = []
+        self.captions: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+        assert len(self.ids) == len(set(self.ids))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+        elif tag in ("h1", "h2", "h3"):
+            self.headings.append("")
+        elif tag == "figcaption":
+            self.captions.append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        inside = set(self.open)
+        self.text += data
+        if inside & {"td", "th"}:
+            self.tables[-1][-1][-1] += data
+        if inside & {"h1", "h2", "h3"}:
+            self.headings[-1] += data
+        if "figcaption" in inside:
+            self.captions[-1] += data
+
+
+def _three_methods(make_run: MakeRun) -> list[Run]:
+    return [
+        make_run("cfcl-explicit", seed=0, probe=(0.5, 0.625, 0.75)),
+        make_run("cfcl-explicit", seed=1, probe=(0.5, 0.625, 0.875)),
+        make_run("cfcl-implicit", seed=0, probe=(0.5, 0.5, 0.625)),
+        make_run("cfcl-implicit", seed=1, probe=(0.5, 0.5, 0.625)),
+        make_run("fedavg", seed=0, probe=(0.5, 0.5, 0.6875)),
+        make_run("fedavg", seed=1, probe=(0.5, 0.5, 0.625)),
+    ]
+
+
+def test_a_page_about_three_methods(make_run: MakeRun, tmp_path: Path) -> None:
+    runs = _three_methods(make_run)
+
+    out = report.write(runs, tmp_path / "new" / "report.html")
+
+    text = out.read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.headings == [
+        *("cfcl report: tiny", "tiny", "Summary", "Learning curves", "Costs", "The network, and who holds what"),
+        *("Distances between labels", "What was pulled", "Health of the embeddings", "Training"),
+        *("Settings", "Versions", "Commands"),
+    ]
+    # 0.75 - 0.6875 = 0.0625 and 0.875 - 0.625 = 0.25; their mean is 0.15625
+    assert (
+        "Best of 3 by final probe accuracy: cfcl-explicit with 0.8125, +0.1562 against FedAvg on average over 2 "
+        "paired seeds (+0.0625 to +0.2500; above it in 2 of 2). With 2 seeds only, a small difference may still be "
+        "chance." in page.text
+    )
+    summary, devices, differences, versions = page.tables
+    # probes 0.125 apart have the standard deviation 0.125 / sqrt(2); 20 steps of 0.1 s, and 0.75 s of selection
+    assert summary[0][:5] == ["Method", "Seeds", "Probe accuracy", "Over FedAvg", "kNN"]
+    assert [row[:5] for row in summary[1:]] == [
+        ["fedavg", "2", "0.6562 ± 0.0442", "–", "0.4062"],
+        ["cfcl-explicit", "2", "0.8125 ± 0.0884", "+0.1562", "0.5625"],
+        ["cfcl-implicit", "2", "0.6250 ± 0.0000", "-0.0312", "0.3750"],
+    ]
+    assert summary[0][5:] == ["CKA", "Pushed", "Pulled", "Uplink", "Delay", "of which selection"]
+    assert summary[1][5:] == ["0.750", "0 B", "0 B", "800.00 kB", "2.00 s", "0.00 s"]
+    assert summary[2][5:] == ["0.750", "1.00 kB", "3.00 kB", "800.00 kB", "2.75 s", "0.75 s"]
+    assert devices[1:] == [["0", "40", "0", "1"], ["1", "50", "1", "0, 2"], ["2", "1,234", "0, 1", "1"]]
+    assert differences[0] == ["Run", "seed", "exchange.method", "exchange.mode"]
+    assert differences[4] == [runs[3].folder.name, "1", "cfcl", "implicit"]
+    assert versions == [["Runs", "python", "device"], ["6", "3.11.0", "cpu"]]
+    assert to_toml(runs[0].config) in page.text
+    for run in runs:
+        assert f"cfcl run {run.folder}/config.toml\n" in page.text + "\n"
+    # 3 learning curves, 2 costs, the graph, the maps, 3 of pulls, 4 of health, 6 of training
+    assert len(page.captions) == text.count("<svg ") == 20
+    assert all(len(caption) > 40 for caption in page.captions)
+    _check_self_contained(text)
+    assert report.render(runs) == text
+
+
+def _check_self_contained(text: str) -> None:
+    for name in ("xmlns", "xmlns:xlink"):
+        text = re.sub(rf'{name}="http://www\.w3\.org/[a-z0-9/]+"', "", text)
+    for foreign in ("http://", "https://", "src=", "@import", "<link", "<script", "<!ENTITY", "url(data", "//cdn"):
+        assert foreign not in text
+    for target in re.findall(r'href="([^"]*)"', text):
+        assert target.startswith(("#", "data:image/png;base64,"))
+    inner = set(re.findall(r'\bid="([^"]*)"', text))
+    assert set(re.findall(r'(?:url\(|href=")#([^")]*)', text)) <= inner
+
+
+def test_one_seed_proves_nothing(make_run: MakeRun) -> None:
+    runs = [make_run("fedavg", probe=(0.5, 0.5, 0.75)), make_run(probe=(0.5, 0.5, 0.625))]
+
+    found = report.headline(runs)
+
+    assert found == (
+        "Best of 2 by final probe accuracy: fedavg with 0.7500 (no exchange raised it). "
+        "One seed proves nothing: any difference may be chance."
+    )
+    assert report.headline(runs[1:]) == (
+        "Final probe accuracy: cfcl-explicit with 0.6250. One seed proves nothing: any difference may be chance."
+    )
+
+
+def test_headline_names_ties_and_missing_comparisons_and_leaves_out_references(make_run: MakeRun) -> None:
+    runs = [
+        make_run("uniform-explicit", probe=(0.5, 0.5, 0.75)),
+        make_run("kmeans-explicit", probe=(0.5, 0.5, 0.75)),
+        make_run("oracle-explicit", probe=(0.5, 0.5, 1.0)),
+    ]
+
+    assert report.headline(runs) == (
+        "Best of 2 by final probe accuracy: uniform-explicit with 0.7500 (no FedAvg run with the same settings to "
+        "compare it with), level with kmeans-explicit. One seed proves nothing: any difference may be chance."
+    )
+
+
+def test_gains_are_paired_within_the_same_settings_only(make_run: MakeRun) -> None:
+    runs = [
+        make_run("fedavg", "train.batch_size=8", probe=(0.5, 0.5, 0.25)),
+        make_run("fedavg", "train.batch_size=16", probe=(0.5, 0.5, 0.5)),
+        make_run("cfcl-explicit", "train.batch_size=16", probe=(0.5, 0.5, 0.75)),
+        make_run("cfcl-explicit", "train.batch_size=16", "exchange.num_pulled=2", probe=(0.5, 0.5, 0.625)),
+        make_run("cfcl-explicit", "train.batch_size=32", probe=(0.5, 0.5, 0.75)),
+    ]
+
+    gains = {row["label"]: row["over_fedavg"] for row in report.summary(runs)}
+
+    assert gains == {
+        "fedavg, train.batch_size=8": None,
+        "fedavg, train.batch_size=16": None,
+        "cfcl-explicit, train.batch_size=16, exchange.num_pulled=5": 0.25,
+        "cfcl-explicit, train.batch_size=16, exchange.num_pulled=2": 0.125,
+        "cfcl-explicit, train.batch_size=32, exchange.num_pulled=5": None,
+    }
+
+
+def test_runs_without_labels_and_of_other_names_make_sections_of_their_own(make_run: MakeRun) -> None:
+    runs = [make_run("fedavg", "name=plain", labelled=False), make_run("cfcl-implicit", "name=Settings")]
+
+    text = report.render(runs)
+
+    page = Page(text)
+    assert page.headings == [
+        *("cfcl report: plain, Settings", "plain", "Summary", "Costs", "The network, and who holds what"),
+        *("Health of the embeddings", "Training", "Settings", "Summary", "Learning curves", "Costs"),
+        *("The network, and who holds what", "Distances between labels", "What was pulled"),
+        *("Health of the embeddings", "Training", "Settings", "Versions", "Commands"),
+    ]
+    assert "plain: There are no labels, so there is no accuracy" in page.text
+    assert page.tables[0][1][:5] == ["fedavg", "1", "–", "–", "–"]
+    assert page.tables[1][1] == ["0", "40", "–", "1"]
+    _check_self_contained(text)
+
+
+def test_hostile_names_are_escaped(make_run: MakeRun) -> None:
+    hostile = "<script>alert('1')&amp;\"$x$"
+    run = make_run("fedavg", folder=hostile, environment={"python": hostile, "device": "cuda:1"})
+    other = make_run("fedavg", f"graph.edges_file='''{hostile}'''", seed=1)
+
+    text = report.render([run, other])
+
+    page = Page(text)
+    assert "<script" not in text
+    assert page.tables[-2][1][0] == hostile
+    assert page.tables[-1][1][1] == hostile
+    assert hostile in page.tables[0][2][0]
+    assert "config.toml' --device cuda:1" in page.text
+
+
+def test_repeated_runs_are_left_out_and_said_to_be(make_run: MakeRun) -> None:
+    page = Page(report.render([make_run("fedavg"), make_run("fedavg", folder="again")]))
+
+    assert page.tables[0][1][1] == "1"
+    assert "1 repeated runs of the same settings and seed are left out." in page.text
+    assert "All runs have the same settings." in page.text
+
+
+def test_an_existing_page_is_replaced_on_demand_only(make_run: MakeRun, tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    out.write_text("precious")
+
+    with pytest.raises(CfclError, match=r"report\.html' exists and would be replaced: give --force"):
+        report.write([make_run("fedavg")], out)
+
+    assert out.read_text() == "precious"
+    report.write([make_run("fedavg", seed=1)], out, force=True)
+    assert out.read_text().startswith("<!DOCTYPE html>")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "runs"]
+
+
+def test_what_cannot_be_written_or_shown_is_refused_in_one_line(
+    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "render", lambda runs: "page")
+    run = make_run("fedavg")
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(CfclError, match="needs at least one run"):
+        report.write([], tmp_path / "report.html")
+    with pytest.raises(CfclError, match="is a folder, but a page is a file"):
+        report.write([run], tmp_path / "runs", force=True)
+    with pytest.raises(CfclError, match=r"cannot write .*file/report\.html'.*choose another --out"):
+        report.write([run], tmp_path / "file" / "report.html")
+    run.rows.clear()
+    with pytest.raises(CfclError, match="holds no evaluation"):
+        report.write([run], tmp_path / "report.html")

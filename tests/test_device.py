@@ -1,0 +1,298 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from cfcl import device, schedule
+from cfcl.config import Config
+from cfcl.core.averaging import Moments
+from cfcl.device import DeviceState, Setting
+from cfcl.errors import CfclError
+from cfcl.exchange import policies
+from cfcl.exchange.links import Budgets
+from cfcl.exchange.messages import (
+    SERVER,
+    DataItems,
+    DataReserve,
+    EmbeddingItems,
+    EmbeddingReserve,
+    GlobalModel,
+    PullRequest,
+)
+from cfcl.models import Encoder, Weights
+from tests.conftest import small
+
+SHAPE = (1, 8, 8)
+
+
+def make_setting(config: Config, special: dict[tuple[int, int], tuple[int, int]] | None = None) -> Setting:
+    policy = policies.find(config.exchange.method)
+    return Setting(
+        config=config,
+        encoder=Encoder(config.model, SHAPE, seed=config.seed),
+        policy=policy,
+        schedule=schedule.build(config, once=policy.once),
+        budgets=Budgets(config.exchange.num_pulled, config.exchange.num_reserve, special or {}),
+    )
+
+
+def images(number: int, seed: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 256, (number, *SHAPE), dtype=torch.uint8, generator=generator)
+
+
+def pair(*overrides: str) -> tuple[Setting, DeviceState, DeviceState]:
+    """Receiver 0 and transmitter 1, after the receiver's push has arrived."""
+    setting = make_setting(small(*overrides))
+    receiver, transmitter = (device.start(setting, i, images(20, i)) for i in range(2))
+    receiver, reserves = device.push(setting, receiver, 0, [1])
+    for reserve in reserves:
+        transmitter = device.store(transmitter, reserve)
+    return setting, receiver, transmitter
+
+
+def rows_of(points: torch.Tensor) -> set[bytes]:
+    return {bytes(point.flatten().tolist()) for point in points}
+
+
+def test_an_explicit_push_is_own_points_and_the_same_for_all() -> None:
+    setting = make_setting(small())
+    state = device.start(setting, 0, images(20, 0))
+    state, messages = device.push(setting, state, 0, [1, 3])
+    assert [(message.source, message.target) for message in messages] == [(0, 1), (0, 3)]
+    for message in messages:
+        assert isinstance(message, DataReserve)
+        assert len(message.points) == 3
+        assert rows_of(message.points) <= rows_of(state.points)
+        assert rows_of(message.points) == rows_of(messages[0].points)  # type: ignore[union-attr]
+
+
+@pytest.mark.equation("13")
+def test_an_implicit_push_is_embeddings_under_the_global_model() -> None:
+    setting = make_setting(small("exchange.mode=implicit"))
+    state = device.start(setting, 0, images(20, 0))
+    state = replace(state, weights=Weights(state.weights.params * 2 + 1, state.weights.buffers))
+    state, (message,) = device.push(setting, state, 0, [1])
+    assert isinstance(message, EmbeddingReserve)
+    expected = setting.encoder.embed(state.anchor, state.points[state.own_reserve[3]])
+    assert torch.equal(message.embeddings, expected)
+
+
+@pytest.mark.parametrize("method", ["uniform", "kmeans"])
+def test_blind_baselines_push_nothing(method: str) -> None:
+    setting, _, transmitter = pair(f"exchange.method={method}")
+    assert transmitter.reserves == {}
+
+
+def test_budgets_differ_by_link_and_none_means_no_push() -> None:
+    setting = make_setting(small(), {(1, 0): (4, 6), (2, 0): (0, 5)})
+    state = device.start(setting, 0, images(20, 0))
+    _, messages = device.push(setting, state, 0, [1, 2, 3])
+    assert {m.target: len(m.points) for m in messages if isinstance(m, DataReserve)} == {1: 6, 3: 3}
+    wanted = {message.target: message.num_items for message in device.request(setting, state, 3, [1, 2, 3])}
+    assert wanted == {1: 4, 3: 2}
+
+
+@pytest.mark.parametrize("method", ["cfcl", "uniform", "kmeans", "bulk"])
+def test_an_explicit_answer_is_the_transmitters_own_points(method: str) -> None:
+    setting, receiver, transmitter = pair(f"exchange.method={method}")
+    (request,) = device.request(setting, receiver, 3, [1])
+    transmitter = device.prepare(setting, transmitter, 3)
+    (reply,) = device.answer(setting, transmitter, [request], 3)
+    assert isinstance(reply.items, DataItems)
+    assert (reply.items.source, reply.items.target) == (1, 0)
+    # bulk: floor(11 / 3) = 3 exchanges of 2 items at once
+    assert len(reply.items.points) == (6 if method == "bulk" else 2)
+    assert torch.equal(reply.items.points, transmitter.points[reply.positions])
+
+
+@pytest.mark.equation("7", "14")
+def test_an_implicit_answer_is_embeddings_of_candidates() -> None:
+    setting, receiver, transmitter = pair("exchange.mode=implicit")
+    transmitter = device.prepare(setting, transmitter, 3)
+    assert transmitter.candidates is not None
+    assert len(set(transmitter.candidates.positions.tolist())) == 8
+    (reply,) = device.answer(setting, transmitter, device.request(setting, receiver, 3, [1]), 3)
+    assert isinstance(reply.items, EmbeddingItems)
+    expected = setting.encoder.embed(transmitter.anchor, transmitter.points[reply.positions])
+    torch.testing.assert_close(reply.items.embeddings, expected)
+
+
+def test_reserves_of_different_sizes_are_answered_together() -> None:
+    config = small()
+    setting = make_setting(config, {(1, 0): (2, 5)})
+    transmitter = device.start(setting, 1, images(20, 1))
+    for other in (0, 2):
+        _, messages = device.push(setting, device.start(setting, other, images(20, other)), 0, [1])
+        transmitter = device.store(transmitter, messages[0])
+    transmitter = device.prepare(setting, transmitter, 3)
+    requests = [PullRequest(0, 1, 3, 2), PullRequest(2, 1, 3, 3)]
+    replies = device.answer(setting, transmitter, requests, 3)
+    assert [(reply.items.target, len(reply.positions)) for reply in replies] == [(0, 2), (2, 3)]
+
+
+def test_candidates_are_redrawn_per_pull_or_per_aggregation() -> None:
+    def positions(option: str, step: int) -> list[int]:
+        setting, _, transmitter = pair(f"exchange.candidates={option}")
+        prepared = device.prepare(setting, transmitter, step).candidates
+        assert prepared is not None
+        return prepared.positions.tolist()
+
+    assert positions("per_pull", 5) != positions("per_pull", 6)
+    assert positions("per_aggregation", 5) == positions("per_aggregation", 6)
+    assert positions("per_aggregation", 6) != positions("per_aggregation", 9)
+
+
+@pytest.mark.parametrize("mode", ["explicit", "implicit"])
+def test_relay_may_pass_on_what_was_pulled(mode: str) -> None:
+    setting, _, transmitter = pair("exchange.candidates=relay", f"exchange.mode={mode}", "exchange.num_candidates=20")
+    remote = images(30, 9) if mode == "explicit" else torch.randn(30, 16)
+    transmitter = device.prepare(setting, replace(transmitter, pulled=remote), 3)
+    assert transmitter.candidates is not None
+    positions, payload = transmitter.candidates.positions, transmitter.candidates.payload
+    passed_on = positions >= 20
+    assert 0 < int(passed_on.sum()) < 20
+    assert torch.equal(payload[passed_on], remote[positions[passed_on] - 20])
+
+
+def test_importance_under_the_local_model_differs_from_the_global_one() -> None:
+    laws = []
+    for option in ("global", "local"):
+        setting, receiver, transmitter = pair(f"exchange.importance_model={option}")
+        moved = Weights(torch.randn_like(transmitter.weights.params) * 0.1, transmitter.weights.buffers)
+        transmitter = device.prepare(setting, replace(transmitter, weights=moved), 3)
+        assert transmitter.candidates is not None
+        laws.append(transmitter.candidates.embeddings)
+    assert not torch.allclose(laws[0], laws[1])
+
+
+@pytest.mark.parametrize(("buffer", "expected"), [("purge", [3, 4]), ("limit", [2, 3, 4]), ("keep", [1, 2, 3, 4])])
+def test_the_buffer_purges_limits_or_keeps(buffer: str, expected: list[int]) -> None:
+    config = small(f"exchange.buffer={buffer}", "exchange.buffer_size=3")
+    assert device.retain(config, torch.tensor([1, 2]), torch.tensor([3, 4])).tolist() == expected
+
+
+def test_absorbed_points_join_the_batches_and_the_weight() -> None:
+    setting, receiver, _ = pair()
+    receiver = device.absorb(setting, receiver, [DataItems(1, 0, 3, images(10, 7))], 3)
+    before = receiver
+    receiver, report = device.local_step(setting, receiver, 3)
+    # half of the triplets are cross pairs: half of one point in two is pulled
+    assert report.pulled_share == 0.25
+    # 20 own and 10 pulled points
+    assert device.upload(receiver, 4).weight == 30.0
+    assert torch.equal(before.weights.params, setting.encoder.initial.params)
+    assert not torch.equal(receiver.weights.params, before.weights.params)
+
+
+@pytest.mark.equation("5")
+def test_the_weight_is_the_mean_over_the_updates_since_the_last_aggregation() -> None:
+    setting, state, _ = pair()
+    state, _ = device.local_step(setting, state, 0)
+    state = device.absorb(setting, state, [DataItems(1, 0, 1, images(10, 7))], 1)
+    for step in (1, 2):
+        state, _ = device.local_step(setting, state, step)
+    # (20 + 30 + 30) / 3
+    assert device.upload(state, 3).weight == pytest.approx(80 / 3)
+
+
+@pytest.mark.equation("24")
+def test_absorbing_embeddings_sets_the_margin_from_own_clusters() -> None:
+    setting, state, _ = pair("exchange.mode=implicit", "exchange.num_clusters=1", "regulariser.radius_factor=3")
+    state = device.prepare(setting, state, 3)
+    assert state.candidates is not None
+    state = device.absorb(setting, state, [EmbeddingItems(1, 0, 3, torch.zeros(2, 16))], 3)
+    embeddings = setting.encoder.embed(state.anchor, state.points[state.candidates.positions])
+    farthest = max(float((row - embeddings.mean(0)).norm()) for row in embeddings)
+    assert state.margin == pytest.approx(3 * farthest, rel=1e-5)
+
+
+def test_embeddings_act_through_the_regulariser_and_not_through_batches() -> None:
+    setting, state, _ = pair("exchange.mode=implicit")
+    alone, plain = device.local_step(setting, state, 3)
+    near = setting.encoder.embed(state.anchor, state.points[:2])
+    state = device.absorb(setting, device.prepare(setting, state, 3), [EmbeddingItems(1, 0, 3, near)], 3)
+    together, report = device.local_step(setting, state, 3)
+    assert (plain.weight, plain.regulariser) == (0.0, 0.0)
+    assert report.weight > 0
+    assert report.regulariser > 0
+    assert report.triplet == plain.triplet
+    assert report.loss == pytest.approx(report.triplet + report.weight * report.regulariser, rel=1e-5)
+    assert report.pulled_share == 0.0
+    assert not torch.equal(alone.weights.params, together.weights.params)
+    # implicit items are no datapoints: the weight stays |D_i|
+    assert device.upload(together, 4).weight == 20.0
+
+
+def test_stale_embeddings_weigh_less_when_age_counts() -> None:
+    setting, state, _ = pair("exchange.mode=implicit", "regulariser.staleness=age", "aggregation.period=12")
+    state = device.prepare(setting, state, 0)
+    weights = []
+    for pulled_at in (0, 3):
+        items = [EmbeddingItems(1, 0, pulled_at, torch.zeros(2, 16))]
+        weights.append(device.local_step(setting, device.absorb(setting, state, items, pulled_at), 3)[1].weight)
+    # same step; age 3 of period 3: e^(0.25 - 1), age 0: e^0.25. The difference: 1.284025 - 0.472367
+    assert weights[1] - weights[0] == pytest.approx(0.811659, abs=1e-5)
+
+
+def test_fedprox_pulls_towards_the_global_model() -> None:
+    distances = []
+    for weight in (0.0, 100.0):
+        setting, state, _ = pair(f"train.fedprox={weight}", "train.optimiser=sgd", "train.learning_rate=0.005")
+        for step in range(5):
+            state, _ = device.local_step(setting, state, step)
+        distances.append(float((state.weights.params - state.anchor.params).norm()))
+    assert 0 < distances[1] < 0.7 * distances[0]
+
+
+def test_training_lowers_the_loss() -> None:
+    setting, state, _ = pair("train.batch_size=32", "train.learning_rate=0.003")
+    reports = []
+    for step in range(40):
+        state, report = device.local_step(setting, state, step)
+        reports.append(report.loss)
+    assert sum(reports[-10:]) < 0.7 * sum(reports[:10])
+
+
+@pytest.mark.parametrize(("moments", "count"), [("keep", 1), ("reset", 0)])
+def test_adam_moments_at_adoption(moments: str, count: int) -> None:
+    setting, state, _ = pair(f"aggregation.moments={moments}")
+    state, _ = device.local_step(setting, state, 0)
+    fresh = Weights(torch.ones_like(state.weights.params), state.weights.buffers)
+    adopted = device.adopt(setting, state, GlobalModel(SERVER, 0, 4, *fresh))
+    assert torch.equal(adopted.weights.params, fresh.params)
+    assert torch.equal(adopted.anchor.params, fresh.params)
+    assert adopted.moments.count == count
+    assert bool(adopted.moments.first.any()) == (count == 1)
+    assert (adopted.points_seen, adopted.updates) == (0, 0)
+
+
+@pytest.mark.parametrize(("buffers", "expected"), [("average", 5.0), ("local", 2.0)])
+def test_running_statistics_at_adoption(buffers: str, expected: float) -> None:
+    setting, state, _ = pair(f"aggregation.buffers={buffers}")
+    state = replace(state, weights=Weights(state.weights.params, torch.tensor([2.0])))
+    adopted = device.adopt(setting, state, GlobalModel(SERVER, 0, 4, state.weights.params, torch.tensor([5.0])))
+    assert adopted.weights.buffers.tolist() == [expected]
+
+
+def test_moments_start_at_zero() -> None:
+    setting = make_setting(small())
+    state = device.start(setting, 0, images(20, 0))
+    zero = torch.zeros(setting.encoder.num_parameters)
+    assert torch.equal(state.moments.first, zero)
+    assert isinstance(state.moments, Moments)
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        ("exchange.num_reserve=21", r"exchange\.num_reserve=21 exceeds the 20 points of device 0: lower"),
+        ("exchange.num_candidates=21", r"exchange\.num_candidates=21 exceeds the 20 points of device 0: lower"),
+    ],
+)
+def test_a_device_with_too_few_points_is_refused(override: str, complaint: str) -> None:
+    setting = make_setting(small(override))
+    with pytest.raises(CfclError, match=complaint):
+        device.check(setting, device.start(setting, 0, images(20, 0)))
+    blind = make_setting(small(override, "exchange.method=fedavg"))
+    device.check(blind, device.start(blind, 0, images(20, 0)))

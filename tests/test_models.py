@@ -1,0 +1,135 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from cfcl.config import ModelConfig
+from cfcl.errors import CfclError
+from cfcl.models import Encoder, TrainedEncoder, Weights, load_encoder
+
+SHAPE = (1, 8, 8)
+
+
+def images(number: int = 5) -> torch.Tensor:
+    return torch.randint(0, 256, (number, *SHAPE), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+def encoder(*, normalise: bool = True, seed: int = 0) -> Encoder:
+    return Encoder(ModelConfig(normalise=normalise), SHAPE, seed=seed)
+
+
+def test_parameters_by_hand() -> None:
+    # conv 16*(9+1) = 160, conv 32*(16*9+1) = 4640, linear 64*(32*4+1) = 8256, linear 16*(64+1) = 1040
+    assert encoder().num_parameters == 14_096
+
+
+def test_the_initial_model_follows_the_seed_and_leaves_the_global_generator_alone() -> None:
+    before = torch.random.get_rng_state()
+    first, again, other = encoder().initial, encoder().initial, encoder(seed=1).initial
+    assert torch.equal(first.params, again.params)
+    assert not torch.equal(first.params, other.params)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_normalised_embeddings_have_unit_length_and_free_ones_do_not() -> None:
+    unit, free = encoder(), encoder(normalise=False)
+    torch.testing.assert_close(unit.embed(unit.initial, images()).norm(dim=1), torch.ones(5))
+    assert not torch.allclose(free.embed(free.initial, images()).norm(dim=1), torch.ones(5), atol=0.01)
+
+
+def test_embeddings_depend_on_the_weights_handed_in() -> None:
+    model = encoder()
+    other = Weights(model.initial.params * 1.5 + 0.01, model.initial.buffers)
+    first, second = model.embed(model.initial, images()), model.embed(other, images())
+    assert not torch.allclose(first, second)
+    assert torch.equal(first, model.embed(model.initial, images()))
+
+
+def test_chunks_do_not_change_embeddings() -> None:
+    model = encoder()
+    torch.testing.assert_close(model.embed(model.initial, images(), chunk=2), model.embed(model.initial, images()))
+
+
+def test_gradient_agrees_with_finite_differences_along_a_direction() -> None:
+    model = encoder()
+    batch = images().float() / 255
+
+    def loss(embeddings: torch.Tensor) -> torch.Tensor:
+        return (embeddings[0] - embeddings[1]).square().sum() + embeddings[2, 0]
+
+    gradient, _ = model.gradient(model.initial, batch, loss)
+    direction = torch.randn(model.num_parameters, generator=torch.Generator().manual_seed(1))
+    direction /= direction.norm()
+    step = 1e-2
+    ahead, behind = (
+        float(loss(model.embed(Weights(model.initial.params + sign * step * direction, model.initial.buffers), batch)))
+        for sign in (1, -1)
+    )
+    assert float(gradient @ direction) == pytest.approx((ahead - behind) / (2 * step), rel=0.05)
+
+
+def test_a_saved_encoder_embeds_the_same(tmp_path: Path) -> None:
+    trained = TrainedEncoder(encoder(), encoder(seed=3).initial)
+    trained.save(tmp_path / "encoder.safetensors")
+
+    for place in (tmp_path, tmp_path / "encoder.safetensors"):
+        loaded = load_encoder(place)
+        assert torch.equal(loaded.embed(images()), trained.embed(images()))
+    assert (loaded.image_shape, loaded.embedding_dim) == (SHAPE, 16)
+
+
+def test_images_may_come_in_several_forms() -> None:
+    trained = TrainedEncoder(encoder(), encoder().initial)
+    expected = trained.embed(images())
+    for form in (images().squeeze(1), images().numpy(), images().float() / 255, np.asarray(images()[:, 0])):
+        torch.testing.assert_close(trained.embed(form), expected)
+
+
+@pytest.mark.parametrize(
+    ("form", "complaint"),
+    [
+        (torch.zeros(2, 1, 9, 9), r"shape \(2, 1, 9, 9\) do not fit this encoder, which takes \(batch, 1, 8, 8\)"),
+        (torch.zeros(2, 1, 8, 8, dtype=torch.int64), "neither uint8 pixels nor floats"),
+        (torch.full((2, 1, 8, 8), 7.0), "neither uint8 pixels nor floats"),
+    ],
+)
+def test_images_that_do_not_fit_are_refused(form: torch.Tensor, complaint: str) -> None:
+    with pytest.raises(CfclError, match=complaint):
+        TrainedEncoder(encoder(), encoder().initial).embed(form)
+
+
+def _write_garbage(path: Path) -> None:
+    path.write_bytes(b"not safetensors at all")
+
+
+def _write_foreign(path: Path) -> None:
+    save_file({"x": torch.zeros(1)}, path)
+
+
+def _write_other_shape(path: Path) -> None:
+    metadata = {"model": ModelConfig().model_dump_json(), "image_shape": json.dumps(SHAPE)}
+    save_file({"conv1.weight": torch.zeros(1)}, path, metadata=metadata)
+
+
+@pytest.mark.parametrize("write", [_write_garbage, _write_foreign, _write_other_shape])
+def test_files_that_are_no_encoder_are_refused(tmp_path: Path, write: object) -> None:
+    assert callable(write)
+    write(tmp_path / "bad.safetensors")
+    with pytest.raises(CfclError, match="is not an encoder written by cfcl"):
+        load_encoder(tmp_path / "bad.safetensors")
+
+
+def test_a_missing_encoder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CfclError, match="there is no encoder at"):
+        load_encoder(tmp_path)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+def test_embeddings_on_cuda_agree_with_the_cpu() -> None:
+    here, there = encoder(), Encoder(ModelConfig(), SHAPE, seed=0, device="cuda")
+    torch.testing.assert_close(
+        there.embed(there.initial, images()).cpu(), here.embed(here.initial, images()), atol=1e-4, rtol=1e-3
+    )
