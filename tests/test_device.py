@@ -158,7 +158,7 @@ def test_relay_may_pass_on_what_was_pulled(mode: str) -> None:
 def test_importance_under_the_local_model_differs_from_the_global_one() -> None:
     laws = []
     for option in ("global", "local"):
-        setting, receiver, transmitter = pair(f"exchange.importance_model={option}")
+        setting, _, transmitter = pair(f"exchange.importance_model={option}")
         moved = Weights(torch.randn_like(transmitter.weights.params) * 0.1, transmitter.weights.buffers)
         transmitter = device.prepare(setting, replace(transmitter, weights=moved), 3)
         assert transmitter.candidates is not None
@@ -200,8 +200,8 @@ def test_the_weight_is_the_mean_over_the_updates_since_the_last_aggregation() ->
 def test_absorbing_embeddings_sets_the_margin_from_own_clusters() -> None:
     setting, state, _ = pair("exchange.mode=implicit", "exchange.num_clusters=1", "regulariser.radius_factor=3")
     state = device.prepare(setting, state, 3)
-    assert state.candidates is not None
     state = device.absorb(setting, state, [EmbeddingItems(1, 0, 3, torch.zeros(2, 16))], 3)
+    assert state.candidates is not None
     embeddings = setting.encoder.embed(state.anchor, state.points[state.candidates.positions])
     farthest = max(float((row - embeddings.mean(0)).norm()) for row in embeddings)
     assert state.margin == pytest.approx(3 * farthest, rel=1e-5)

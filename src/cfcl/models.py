@@ -75,7 +75,7 @@ class Encoder:
         self._bind(weights)
         self._module.eval()
         with torch.no_grad():
-            return torch.cat([self._forward(as_input(part, self.device)) for part in images.split(chunk)])
+            return torch.cat([self._forward(as_input(part, self.device)) for part in torch.split(images, chunk)])
 
     def gradient(
         self, weights: Weights, images: Float[Tensor, "batch c h w"], loss: Callable[[Tensor], Tensor]
@@ -106,7 +106,7 @@ class Encoder:
     def _bind(self, weights: Weights) -> None:
         for targets, flat in ((self._params, weights.params), (self._buffers, weights.buffers)):
             if flat.numel():
-                for target, part in zip(targets, flat.split([t.numel() for t in targets]), strict=True):
+                for target, part in zip(targets, torch.split(flat, [t.numel() for t in targets]), strict=True):
                     target.data = part.view(target.shape)
 
 

@@ -1,7 +1,11 @@
+from typing import Literal
+
 import pytest
 import torch
 
 from cfcl.core.batches import compose
+
+Composition = Literal["cross", "union", "negatives_only"]
 
 UNIFORMS = torch.tensor(
     [
@@ -14,19 +18,19 @@ UNIFORMS = torch.tensor(
 )
 
 
-def _compose(composition: str, num_pulled: int, remote_fraction: float = 0.5) -> tuple[list[int], list[int]]:
+def _compose(composition: Composition, num_pulled: int, remote_fraction: float = 0.5) -> tuple[list[int], list[int]]:
     anchor, negative = compose(
         UNIFORMS,
         num_local=10,
         num_pulled=num_pulled,
-        composition=composition,  # type: ignore[arg-type]
+        composition=composition,
         remote_fraction=remote_fraction,
     )
     return anchor.tolist(), negative.tolist()
 
 
 @pytest.mark.parametrize("composition", ["cross", "union", "negatives_only"])
-def test_without_pulled_points_every_composition_is_the_same_batch(composition: str) -> None:
+def test_without_pulled_points_every_composition_is_the_same_batch(composition: Composition) -> None:
     # anchors floor(10u) = 0, 3, 6, 9; negatives a + 1 + floor(9u) mod 10: 1, 3+1+4 = 8, 6+1+8 = 15 -> 5, 9+1+3 -> 3
     assert _compose(composition, 0) == ([0, 3, 6, 9], [1, 8, 5, 3])
 
@@ -48,14 +52,14 @@ def test_union_draws_from_all_points_alike() -> None:
 
 
 @pytest.mark.parametrize("composition", ["cross", "union", "negatives_only"])
-def test_no_point_is_its_own_negative(composition: str) -> None:
+def test_no_point_is_its_own_negative(composition: Composition) -> None:
     uniforms = torch.rand(4, 5000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     anchor, negative = compose(
         uniforms,
         num_local=2,
         num_pulled=3,
         composition=composition,
-        remote_fraction=1.0,  # type: ignore[arg-type]
+        remote_fraction=1.0,
     )
     assert not bool((anchor == negative).any())
     assert int(anchor.max()) < 5

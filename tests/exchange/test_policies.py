@@ -124,7 +124,7 @@ def test_links_draw_their_own_numbers(name: str, mode: str) -> None:
     assert first.tolist() != second.tolist()
 
 
-OPTIONS = [
+OPTIONS: list[tuple[str, dict[str, object]]] = [
     ("explicit", {"softmax": "cluster"}),
     ("explicit", {"softmax": "global"}),
     ("explicit", {"temperature_scale": "spread"}),

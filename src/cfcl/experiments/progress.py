@@ -179,4 +179,4 @@ def _progress(console: Console) -> Progress:
 
 def _done(row: Row) -> int:
     """Completed updates as of this record."""
-    return int(row.get("step", 0)) + (row["kind"] == "train")
+    return int(row.get("step", 0)) + int(row["kind"] == "train")

@@ -110,7 +110,7 @@ class Simulation:
             "kind": "setup",
             "num_parameters": self.world.setting.encoder.num_parameters,
             "points": [len(part) for part in self.world.parts],
-            "labels": None if labels is None else [labels[part].unique().tolist() for part in self.world.parts],
+            "labels": None if labels is None else [sorted(set(labels[part].tolist())) for part in self.world.parts],
             "edges": graph.edges,
             "positions": graph.positions,
         }

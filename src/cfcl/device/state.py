@@ -1,0 +1,119 @@
+"""What a device knows, and what all devices of a run share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from cfcl.config import Config
+from cfcl.core.averaging import Moments
+from cfcl.core.clustering import Clusters
+from cfcl.errors import CfclError
+from cfcl.exchange.links import Budgets
+from cfcl.exchange.messages import Reserve
+from cfcl.exchange.policies import Policy
+from cfcl.models import Encoder, Weights
+from cfcl.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all devices of a run share."""
+
+    config: Config
+    encoder: Encoder
+    policy: Policy
+    schedule: Schedule
+    budgets: Budgets
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What a device may send at this exchange, Eq. (7) and (14)."""
+
+    positions: Tensor
+    """Places in its own points, followed by what it pulled before (candidates `relay`)."""
+    payload: Tensor
+    """The datapoints (mode `explicit`) or embeddings (mode `implicit`) themselves."""
+    embeddings: Tensor
+    """Under the importance model; the payload of blind policies is not embedded, and this is empty."""
+    clusters: Clusters
+    """Clusters of the embeddings, a batch of one."""
+
+
+@dataclass(frozen=True)
+class DeviceState:
+    """Everything a device knows. Tensors in it are never changed in place."""
+
+    id: int
+    points: Tensor
+    """Own datapoints, uint8."""
+    weights: Weights
+    moments: Moments
+    anchor: Weights
+    """The last global model."""
+    pulled: Tensor
+    """Datapoints (mode `explicit`) or embeddings (mode `implicit`) from neighbours."""
+    pulled_at: int = 0
+    own_reserve: Mapping[int, Tensor] = field(default_factory=dict)
+    """Positions of the reserve, by its size; chosen once."""
+    reserves: Mapping[int, Reserve] = field(default_factory=dict)
+    """The newest reserve of every neighbour."""
+    candidates: Candidates | None = None
+    margin: float = 0.0
+    """The dynamic margin, Eq. (24)."""
+    points_seen: int = 0
+    """Sum of |D_i^t| over the updates since the last aggregation."""
+    updates: int = 0
+    """Number of those updates."""
+
+
+def start(setting: Setting, device: int, points: Tensor) -> DeviceState:
+    """A device that has just received the initial global model (Alg. 1)."""
+    initial = setting.encoder.initial
+    return DeviceState(
+        id=device,
+        points=points,
+        weights=initial,
+        moments=fresh_moments(initial),
+        anchor=initial,
+        pulled=no_items(setting, points),
+    )
+
+
+def check(setting: Setting, state: DeviceState) -> None:
+    """Refuse a device that holds too few points for what it would have to offer."""
+    exchange = setting.config.exchange
+    if setting.policy.choose is None:
+        return
+    if setting.policy.offer is not None:
+        largest = max([exchange.num_reserve, *(reserve for _, reserve in setting.budgets.special.values())])
+        _check_size("num_reserve", largest, state)
+    if not setting.policy.once:
+        _check_size("num_candidates", exchange.num_candidates, state)
+    _check_size("num_clusters", exchange.num_clusters, state)
+
+
+def fresh_moments(weights: Weights) -> Moments:
+    """Moments before the first update."""
+    return Moments(torch.zeros_like(weights.params), torch.zeros_like(weights.params), 0)
+
+
+def no_embeddings(setting: Setting) -> Tensor:
+    """An empty batch of embeddings."""
+    encoder = setting.encoder
+    return torch.zeros(0, encoder.config.embedding_dim, device=encoder.device)
+
+
+def no_items(setting: Setting, points: Tensor) -> Tensor:
+    """An empty batch of what this run's mode exchanges."""
+    return points[:0] if setting.config.exchange.mode == "explicit" else no_embeddings(setting)
+
+
+def _check_size(name: str, value: int, state: DeviceState) -> None:
+    if value > len(state.points):
+        raise CfclError(
+            f"exchange.{name}={value} exceeds the {len(state.points)} points of device {state.id}: lower "
+            f"exchange.{name}, use fewer devices, or raise partition.min_points"
+        )
