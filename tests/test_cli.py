@@ -56,12 +56,13 @@ def test_compare_ends_with_a_table_and_a_report(tmp_path: Path) -> None:
         "compare", "digits", *SETS, "--methods", "fedavg,cfcl-explicit", "--seeds", "0-1", "--out", str(out)
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert "over FedAvg" in result.output
+    assert "vs FedAvg" in result.output
+    assert "mean over 2 seed(s)" in result.output
     (folder,) = out.iterdir()
     assert (folder / "report.html").is_file()
     runs = [path for path in folder.iterdir() if path.is_dir()]
     assert len(runs) == 4
-    assert re.search(r"cfcl-explicit\s+│\s+2", result.output)
+    assert re.search(r"cfcl-explicit +\d\d\.\d ±\d\.\d", result.output)
 
 
 def test_compare_in_processes_equals_a_run_by_itself(tmp_path: Path) -> None:
@@ -154,7 +155,7 @@ BAD_SETTINGS = [
     ("partition.labels_per_device=11", "labels_per_device=11", "10", "lower partition.labels_per_device"),
     ("partition.alpha=0", "partition.alpha=0", "greater than 0", "change"),
     ("graph.degree=12", "degree=12", "exceeds", "lower graph.degree"),
-    ("graph.degree=0.5", "degree=0.5", "connected", "raise graph.degree"),
+    ("graph.degree=0.5", "degree=0.5", "connect", "raise graph.degree"),
     ("graph.kind=edges", "kind='edges'", "needs a file", "set graph.edges_file"),
     ("graph.kind=torus", "'torus'", "not an option", "'ring'"),
     ("model.embedding_dim=0", "embedding_dim=0", "greater than or equal to 1", "change"),
@@ -186,10 +187,10 @@ def test_bad_settings_get_one_line(tmp_path: Path, override: str, value: str, ru
 
 
 BAD_EDGES = [
-    ("0 1\n1 x\n", ":2", "x"),
-    ("0 1\n1 1\n", ":2", "1"),
-    ("0 1\n1 12\n", ":2", "12"),
-    ("0 1\n1 0\n", ":2", "twice"),
+    ("0 1\n1 x\n", "line 2", "x"),
+    ("0 1\n1 1\n", "line 2", "1"),
+    ("0 1\n1 12\n", "line 2", "12"),
+    ("0 1\n1 0\n", "line 2", "repeats"),
     ("0 1\n2 3\n", "connected", ""),
 ]
 

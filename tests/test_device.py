@@ -80,7 +80,7 @@ def test_an_implicit_push_is_embeddings_under_the_global_model() -> None:
 
 @pytest.mark.parametrize("method", ["uniform", "kmeans"])
 def test_blind_baselines_push_nothing(method: str) -> None:
-    setting, _, transmitter = pair(f"exchange.method={method}")
+    _, _, transmitter = pair(f"exchange.method={method}")
     assert transmitter.reserves == {}
 
 
@@ -262,7 +262,7 @@ def test_adam_moments_at_adoption(moments: str, count: int) -> None:
     adopted = device.adopt(setting, state, GlobalModel(SERVER, 0, 4, *fresh))
     assert torch.equal(adopted.weights.params, fresh.params)
     assert torch.equal(adopted.anchor.params, fresh.params)
-    assert adopted.moments.count == count
+    assert adopted.moments.updates == count
     assert bool(adopted.moments.first.any()) == (count == 1)
     assert (adopted.points_seen, adopted.updates) == (0, 0)
 

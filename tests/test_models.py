@@ -110,8 +110,8 @@ def _write_foreign(path: Path) -> None:
 
 
 def _write_other_shape(path: Path) -> None:
-    metadata = {"model": ModelConfig().model_dump_json(), "image_shape": json.dumps(SHAPE)}
-    save_file({"conv1.weight": torch.zeros(1)}, path, metadata=metadata)
+    description = json.dumps({"model": ModelConfig().model_dump(), "image_shape": SHAPE})
+    save_file({"conv1.weight": torch.zeros(1)}, path, metadata={"cfcl": description})
 
 
 @pytest.mark.parametrize("write", [_write_garbage, _write_foreign, _write_other_shape])

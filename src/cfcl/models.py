@@ -168,15 +168,9 @@ class TrainedEncoder:
 
     def save(self, path: Path) -> None:
         """Write weights and description to one safetensors file."""
-        save_file(
-            self._encoder.state_dict(self._weights),
-            path,
-            metadata={
-                "format": "cfcl-encoder-1",
-                "model": self._encoder.config.model_dump_json(),
-                "image_shape": json.dumps(self.image_shape),
-            },
-        )
+        description = {"model": self._encoder.config.model_dump(), "image_shape": self.image_shape}
+        # One key only: safetensors writes several in random order.
+        save_file(self._encoder.state_dict(self._weights), path, metadata={"cfcl": json.dumps(description)})
 
 
 def load_encoder(path: str | Path, *, device: str = "cpu") -> TrainedEncoder:
@@ -189,8 +183,9 @@ def load_encoder(path: str | Path, *, device: str = "cpu") -> TrainedEncoder:
         with safe_open(file, framework="pt", device=device) as archive:
             metadata = archive.metadata() or {}
             tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118, not a dict
-        config = ModelConfig.model_validate_json(metadata["model"])
-        channels, height, width = json.loads(metadata["image_shape"])
+        description = json.loads(metadata["cfcl"])
+        config = ModelConfig.model_validate(description["model"])
+        channels, height, width = description["image_shape"]
         encoder = Encoder(config, (channels, height, width), seed=0, device=device)
         return TrainedEncoder(encoder, encoder.weights_from(tensors))
     except (SafetensorError, KeyError, ValueError, RuntimeError) as error:

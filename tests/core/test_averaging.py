@@ -21,7 +21,7 @@ def test_adam_update_by_hand() -> None:
     torch.testing.assert_close(params, torch.tensor([0.9, -0.9]))
     torch.testing.assert_close(moments.first, torch.tensor([0.05, -0.2]))
     torch.testing.assert_close(moments.second, torch.tensor([0.00025, 0.004]))
-    assert moments.count == 1
+    assert moments.updates == 1
     torch.testing.assert_close(start.first, torch.zeros(2))
 
 

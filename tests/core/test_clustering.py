@@ -96,13 +96,12 @@ def test_squared_distances_match_a_loop_over_any_batch() -> None:
 
 def test_seeding_inverts_the_cumulative_squared_distances() -> None:
     points = _line([0.0, 1.0, 3.0, 6.0], [0.0, 1.0, 3.0, 6.0], [6.0, 0.0, 1.0, 3.0])
-    uniforms = torch.tensor([[0.0, 0.1, 0.9], [0.9, 0.5, 0.1], [0.3, 0.99, 0.5]])
+    uniforms = torch.tensor([[0.0, 0.1, 0.9], [0.9, 0.5, 0.2], [0.3, 0.99, 0.5]])
 
     # row 0: floor(0 * 4) = 0; squares 0, 1, 9, 36 cumulate to 0, 1, 10, 46; 0.1 * 46 = 4.6: point 2;
     #        then squares 0, 1, 0, 9 cumulate to 0, 1, 1, 10; 0.9 * 10 = 9: point 3
     # row 1: floor(0.9 * 4) = 3; squares 36, 25, 9, 0 cumulate to 36, 61, 70, 70; 0.5 * 70 = 35: point 0;
-    #        then squares 0, 1, 9, 0 cumulate to 0, 1, 10, 10; 0.1 * 10 = 1, not above: point 2 holds (1, 10]
-    #        (0.1 as a single-precision number is a little more than 0.1, so the target is just above 1)
+    #        then squares 0, 1, 9, 0 cumulate to 0, 1, 10, 10; 0.2 * 10 = 2: point 2
     # row 2: floor(0.3 * 4) = 1; squares 36, 0, 1, 9 cumulate to 36, 36, 37, 46; 0.99 * 46 = 45.54: point 3;
     #        then squares 9, 0, 1, 0 cumulate to 9, 9, 10, 10; 0.5 * 10 = 5: point 0
     expected = torch.tensor([[0, 2, 3], [3, 0, 2], [1, 3, 0]])
@@ -149,7 +148,7 @@ def test_lloyd_by_hand() -> None:
     clusters = lloyd(points, centroids)
 
     # row 0: {0, 1} {4, 6, 14}: the 1 is equally far from 0 and 2 and goes to the first; means 0.5 and 8;
-    #        the 4 moves (3.5 < 4): means 5/3 and 10; the 6 moves too (4.33 > 4: no, it stays): stable
+    #        the 4 moves (3.5 < 4): means 5/3 and 10; the 6 stays (4.33 > 4)
     # row 1: {-3, -1} {9, 10, 11} at once
     assert clusters.assignment.tolist() == [[0, 0, 0, 1, 1], [0, 1, 0, 1, 1]]
     torch.testing.assert_close(clusters.centroids, _line([5 / 3, 10.0], [-2.0, 10.0]))
@@ -207,7 +206,7 @@ def test_cluster_stays_empty_where_every_point_lies_on_its_centroid() -> None:
 
     assert clusters.assignment.tolist() == [[0, 0, 1, 1]]
     assert clusters.counts.tolist() == [[2, 2, 0, 0]]
-    assert clusters.centroids.isfinite().all()
+    assert torch.equal(clusters.centroids, _line([2.0, 5.0, 5.0, 77.0]))  # empty ones keep theirs
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -220,6 +219,26 @@ def test_empty_clusters_do_not_chase_the_rounding_of_a_mean(dtype: torch.dtype) 
 
     assert _same(clusters, lloyd(points, points[:, :3], max_iterations=8))
     assert clusters.counts.tolist() == [[10, 0, 0]]
+
+
+def test_more_empty_clusters_than_points_share_none() -> None:
+    clusters = lloyd(_line([0.0, 1.0]), _line([5.0, 90.0, 91.0, 92.0]), max_iterations=1)
+
+    # squares 25, 16 to the 5: cluster 1 takes the 0, cluster 2 the 1, nothing is left for cluster 3
+    assert clusters.assignment.tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize("scale", [2.0**-100, 2.0**100])
+def test_kmeans_does_not_depend_on_the_scale(scale: float) -> None:
+    points, uniforms = _blobs(4, 30, 3, "scale"), _uniforms(4, 6, "scale")
+
+    clusters = kmeans(points, 6, uniforms)
+
+    # in single precision the squares would vanish or overflow; a power of two changes no digit
+    assert _same(
+        kmeans(points * scale, 6, uniforms),
+        Clusters(clusters.assignment, clusters.centroids * scale, clusters.counts),
+    )
 
 
 def test_more_clusters_than_points_leave_the_surplus_empty() -> None:

@@ -213,6 +213,8 @@ def test_crop_boxes_have_the_promised_distribution() -> None:
     assert np.percentile(logs, [0, 25, 50, 75, 100]) == pytest.approx([-1, -0.5, 0, 0.5, 1], abs=0.03)
     freedom = np.abs(centres / (1 - sizes))[area < 0.9]
     assert np.percentile(freedom, [0, 50, 100]) == pytest.approx([0, 0.5, 1], abs=0.02)
+    together = np.corrcoef([area[small], logs, *(centres[small] / (1 - sizes[small])).T])
+    np.testing.assert_allclose(together, np.eye(4), atol=0.04)  # independent
 
 
 def test_perspective_without_shift_is_the_identity() -> None:
@@ -254,6 +256,15 @@ def test_perspective_moves_each_corner_by_its_own_share() -> None:
     corners = [result[:, 2, 2], result[:, 2, -3], result[:, -3, -3], result[:, -3, 2]]
     white = torch.stack(corners, dim=1) > 0.5
     assert len({tuple(row) for row in white.tolist()}) > 4  # independent of each other
+
+
+def test_a_pixel_on_the_horizon_is_black() -> None:
+    # w = x + 1/2 is 0 at the left pixel's centre, x = -1/2, and 1 at the right one's
+    matrix = numbers([[1, 0, 0], [0, 1, 0], [1, 0, 0.5]])
+
+    result = warp(image([[0.1, 0.2], [0.3, 0.4]]), matrix, affine=False)
+
+    torch.testing.assert_close(result, image([[0, 0.2], [0, 0.4]]))
 
 
 def test_extreme_settings_give_finite_images() -> None:

@@ -124,6 +124,17 @@ def test_by_labels_takes_labels_that_are_not_consecutive() -> None:
     assert sorted(share.tolist() for share in shares) == [[0, 1, 2, 3], [4, 5]]
 
 
+def test_by_labels_and_dirichlet_shuffle_the_points_of_a_label() -> None:
+    labels = torch.zeros(100, dtype=torch.int64)
+
+    halves = partition.by_labels(labels, num_devices=2, labels_per_device=1, generator=generator())
+    even = partition.dirichlet(labels, num_devices=2, alpha=1e6, min_points=2, generator=generator())
+
+    for shares in (halves, even):
+        # unshuffled, all of the first 50 points would be on device 0
+        assert 10 < (shares[0] < 50).sum() < 40
+
+
 def test_by_labels_assignment_is_random() -> None:
     labels = labels_of(*[20] * 10)
 

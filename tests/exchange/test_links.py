@@ -33,11 +33,11 @@ def test_rates_of_named_links_differ(tmp_path: Path) -> None:
     [
         ("", "header '' is not"),
         ("a,b\n", "header 'a,b' is not"),
-        ("source,target,mbps\n0,1\n", r":2: '0,1' is not 3 numbers"),
-        ("source,target,mbps\n0,x,1\n", r":2: '0,x,1' is not 3 numbers"),
-        ("source,target,mbps\n0,2,1\n", r":2: 0->2 is not a link of the graph: remove"),
-        ("source,target,mbps\n0,1,1\n0,1,2\n", r":3: link 0->1 is named twice: remove"),
-        ("source,target,mbps\n0,1,0\n", r":2: mbps=0 must be above 0: mend"),
+        ("source,target,mbps\n0,1\n", r", line 2: '0,1' is not 3 numbers"),
+        ("source,target,mbps\n0,x,1\n", r", line 2: '0,x,1' is not 3 numbers"),
+        ("source,target,mbps\n0,2,1\n", r", line 2: 0->2 is not a link of the graph: remove"),
+        ("source,target,mbps\n0,1,1\n0,1,2\n", r", line 3: link 0->1 is named twice: remove"),
+        ("source,target,mbps\n0,1,0\n", r", line 2: mbps=0 must be above 0: mend"),
     ],
 )
 def test_bad_tables_are_refused(tmp_path: Path, content: str, complaint: str) -> None:

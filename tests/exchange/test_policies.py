@@ -1,6 +1,7 @@
 """One suite for every policy in both modes, then what is special to each."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -124,7 +125,7 @@ def test_links_draw_their_own_numbers(name: str, mode: str) -> None:
     assert first.tolist() != second.tolist()
 
 
-OPTIONS: list[tuple[str, dict[str, object]]] = [
+OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("explicit", {"softmax": "cluster"}),
     ("explicit", {"softmax": "global"}),
     ("explicit", {"temperature_scale": "spread"}),

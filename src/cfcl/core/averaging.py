@@ -13,7 +13,7 @@ class Moments(NamedTuple):
 
     first: Tensor
     second: Tensor
-    count: int
+    updates: int
 
 
 def sgd_update(
@@ -33,7 +33,7 @@ def adam_update(
     eps: float = 1e-8,
 ) -> tuple[Float[Tensor, " params"], Moments]:
     """One mini-batch update with Adam's preconditioner in Eq. (4), and the new moments."""
-    count = moments.count + 1
+    count = moments.updates + 1
     first = torch.lerp(moments.first, gradient, 1 - betas[0])
     second = (moments.second * betas[1]).addcmul_(gradient, gradient, value=1 - betas[1])
     scale = (second / (1 - betas[1] ** count)).sqrt_().add_(eps)

@@ -34,7 +34,7 @@ def budgets(config: Config, graph: Graph) -> Budgets:
     if exchange.budgets_file is not None:
         rows = _read(exchange.budgets_file, ("transmitter", "receiver", "num_pulled", "num_reserve"), graph)
         for line, link, (pulled, reserve) in rows:
-            where = f"{exchange.budgets_file}:{line}"
+            where = f"{exchange.budgets_file}, line {line}"
             if pulled != int(pulled) or pulled < 0 or reserve != int(reserve) or reserve < 1:
                 raise CfclError(
                     f"{where}: num_pulled={pulled:g}, num_reserve={reserve:g} on link {link[0]}->{link[1]}: they must "
@@ -54,7 +54,7 @@ def rates(path: Path | None, graph: Graph) -> dict[tuple[int, int], float]:
     found: dict[tuple[int, int], float] = {}
     for line, link, (rate,) in _read(path, ("source", "target", "mbps"), graph) if path is not None else ():
         if rate <= 0:
-            raise CfclError(f"{path}:{line}: mbps={rate:g} must be above 0: mend the line")
+            raise CfclError(f"{path}, line {line}: mbps={rate:g} must be above 0: mend the line")
         found[link] = rate
     return found
 
@@ -67,15 +67,15 @@ def _read(path: Path, columns: tuple[str, ...], graph: Graph) -> list[tuple[int,
         raise CfclError(f"cannot read {path}: {error}; give a CSV file with the columns {','.join(columns)}") from None
     if not rows or tuple(cell.strip() for cell in rows[0][1]) != columns:
         given = ",".join(rows[0][1]) if rows else ""
-        raise CfclError(f"{path}:1: header {given!r} is not {','.join(columns)!r}: make it the first line")
+        raise CfclError(f"{path}, line 1: header {given!r} is not {','.join(columns)!r}: make it the first line")
     known = set(graph.links)
     result: list[tuple[int, tuple[int, int], tuple[float, ...]]] = []
     for number, row in rows[1:]:
-        link, values = _parse(row, len(columns), f"{path}:{number}")
+        link, values = _parse(row, len(columns), f"{path}, line {number}")
         if link not in known:
-            raise CfclError(f"{path}:{number}: {link[0]}->{link[1]} is not a link of the graph: remove the line")
+            raise CfclError(f"{path}, line {number}: {link[0]}->{link[1]} is not a link of the graph: remove the line")
         if any(link == other for _, other, _ in result):
-            raise CfclError(f"{path}:{number}: link {link[0]}->{link[1]} is named twice: remove one line")
+            raise CfclError(f"{path}, line {number}: link {link[0]}->{link[1]} is named twice: remove one line")
         result.append((number, link, values))
     return result
 

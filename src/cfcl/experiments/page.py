@@ -13,7 +13,7 @@ h2 { font-size: 1.3rem; margin: 2.5rem 0 .5rem; border-bottom: 2px solid var(--l
 h3 { font-size: 1.05rem; margin: 1.75rem 0 .5rem; }
 p { max-width: 46rem; margin: .5rem 0; }
 .lead { font-size: 1.1rem; }
-nav a { margin-right: 1rem; }
+nav { display: flex; flex-wrap: wrap; gap: .25rem 1rem; }
 .wide { overflow-x: auto; margin: .75rem 0; }
 table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }

@@ -154,27 +154,25 @@ def curves(runs: Sequence[Run], *quantities: Quantity, columns: int = 1) -> Figu
     shown = {quantity: points for quantity, points in found.items() if points}
     if not shown:
         return None
-    figure = Figure(figsize=(WIDTH * min(columns, len(shown)), HEIGHT * math.ceil(len(shown) / columns)))
-    panels = figure.subplots(math.ceil(len(shown) / columns), min(columns, len(shown)), squeeze=False).ravel()
+    figure, panels = _panels(len(shown), min(columns, len(shown)))
     looks = style.looks(groups)
-    for axes, (quantity, points) in zip(panels, shown.items(), strict=False):
+    for axes, (quantity, points) in zip(panels, shown.items(), strict=True):
         _label(axes, quantity.title, "step", quantity.unit)
         for label, line in points.items():
             _line(axes, line, label, looks[label])
-    for axes in panels[len(shown) :]:
-        axes.remove()
-    _legend(figure, *panels[: len(shown)])
+    _legend(figure, *panels)
     return figure
 
 
 @style.styled
 def traffic(runs: Sequence[Run]) -> Figure:
-    """Bytes between devices and bytes to the server, mean over seeds."""
+    """Bytes to the server and bytes between devices, mean over seeds."""
     groups = series(runs)
-    figure, (d2d, uplink) = _rows(2, groups)
+    figure, (uplink, d2d) = _rows(2, groups)
     exchanged = {"pushed": _means(groups, "bytes_push"), "pulled": _means(groups, "bytes_pull")}
-    _bars(d2d, "Device to device", list(groups), exchanged)
     _bars(uplink, "Devices to server", list(groups), {"uplink": _means(groups, "bytes_up")})
+    _bars(d2d, "Device to device", list(groups), exchanged)
+    _legend(figure, d2d)
     return figure
 
 
@@ -187,6 +185,7 @@ def delay(runs: Sequence[Run]) -> Figure:
         statistics.fmean(selection_seconds(run, final(run)["step"]) for run in group) for group in groups.values()
     ]
     _stack(axes, "Delay", list(groups), {"delay model": _means(groups, "seconds"), "selection, measured": selection})
+    _legend(figure, axes)
     return figure
 
 
@@ -196,20 +195,18 @@ def label_distances(runs: Sequence[Run]) -> Figure | None:
     maps = {label: _mean_map(group) for label, group in series(runs).items() if _mapped(group)}
     if not maps:
         return None
-    columns, rows = min(2, len(maps)), math.ceil(len(maps) / 2)
-    figure = Figure(figsize=(WIDTH, 0.4 + rows * (2.5 if columns == 2 else 3.8)))
-    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    columns = min(2, len(maps))
+    figure, panels = _panels(len(maps), columns, width=WIDTH / columns, height=2.55 if columns == 2 else 4.6)
+    figure.set_layout_engine("compressed")
     low, high = min(values.min() for values, _ in maps.values()), max(values.max() for values, _ in maps.values())
-    for axes, (label, (values, separation)) in zip(panels, maps.items(), strict=False):
+    for axes, (label, (values, separation)) in zip(panels, maps.items(), strict=True):
         image = axes.imshow(values, cmap="cividis", vmin=low, vmax=high, interpolation="none")
-        _label(axes, label.replace(", ", "\n") + f"\nseparation {separation:.2f}", "label", "label")
+        axes.set_title(label.replace(", ", "\n") + f"\nseparation {separation:.2f}", fontsize=8.5)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MaxNLocator(10, integer=True, steps=[1, 2, 5, 10]))
         axes.grid(False)
-    for axes in panels[len(maps) :]:
-        axes.remove()
-    bar = figure.colorbar(image, ax=list(panels[: len(maps)]), location="bottom", shrink=0.6, aspect=30)
-    bar.set_label("mean embedding distance")
+    bar = figure.colorbar(image, ax=panels, location="bottom", shrink=0.7, aspect=30)
+    bar.set_label("mean embedding distance between labels")
     return figure
 
 
@@ -240,9 +237,18 @@ def _means(groups: Series, key: str) -> list[float]:
     return [statistics.fmean(final(run)[key] for run in group) for group in groups.values()]
 
 
+def _panels(number: int, columns: int, *, width: float = WIDTH, height: float = HEIGHT) -> tuple[Figure, list[Axes]]:
+    """`number` panels in rows of `columns`."""
+    rows = math.ceil(number / columns)
+    figure = Figure(figsize=(width * columns, height * rows))
+    panels = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    for axes in panels[number:]:
+        axes.remove()
+    return figure, panels[:number]
+
+
 def _panel(title: str, x: str, y: str) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(WIDTH, HEIGHT))
-    axes = figure.subplots()
+    figure, (axes,) = _panels(1, 1)
     _label(axes, title, x, y)
     return figure, axes
 
@@ -251,6 +257,7 @@ def _label(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set_title(title)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
+    axes.locator_params(nbins=6)
 
 
 def _line(axes: Axes, points: Points, label: str, look: style.Look) -> None:
@@ -263,20 +270,22 @@ def _line(axes: Axes, points: Points, label: str, look: style.Look) -> None:
 
 
 def _legend(figure: Figure, *panels: Axes, extra: Sequence[Line2D] = ()) -> None:
-    """One legend below all panels, each curve once."""
+    """One legend below all panels, each curve once; the figure grows by what it takes."""
     entries: dict[str, Any] = {}
     for axes in panels:
         handles, labels = axes.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
     handles = [*entries.values(), *extra]
     longest = max(len(str(handle.get_label())) for handle in handles)
-    figure.legend(handles=handles, loc="outside lower center", ncols=3 if longest < 18 else 2 if longest < 34 else 1)
+    columns = 3 if longest < 18 else 2 if longest < 30 else 1
+    figure.set_figheight(figure.get_figheight() + 0.18 * (math.ceil(len(handles) / columns) - 1))
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns)
 
 
 def _rows(number: int, groups: Series) -> tuple[Figure, Sequence[Axes]]:
     """Panels of horizontal bars below each other, with room for names of several lines."""
     lines = max(label.count(", ") for label in groups)
-    figure = Figure(figsize=(WIDTH, number * (0.75 + (0.34 + 0.12 * lines) * len(groups))))
+    figure = Figure(figsize=(WIDTH, 0.3 + number * (0.6 + (0.34 + 0.12 * lines) * len(groups))))
     return figure, list(figure.subplots(number, 1, squeeze=False).ravel())
 
 
@@ -295,7 +304,7 @@ def _bars(axes: Axes, title: str, labels: Sequence[str], values: dict[str, list[
     else:
         axes.set_xlim(0, 1.25 * max(positive, default=1.0))
     axes.xaxis.set_major_formatter(EngFormatter(unit="B"))
-    _bar_axes(axes, labels, len(values) > 1)
+    _bar_axes(axes, labels)
 
 
 def _stack(axes: Axes, title: str, labels: Sequence[str], values: dict[str, list[float]]) -> None:
@@ -308,16 +317,14 @@ def _stack(axes: Axes, title: str, labels: Sequence[str], values: dict[str, list
     axes.bar_label(drawn, [f"{value:.2f} s" for value in done], padding=3, fontsize=8)
     axes.set_xlim(0, 1.25 * max([*done, 1e-9]))
     axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
-    _bar_axes(axes, labels, True)
+    _bar_axes(axes, labels)
 
 
-def _bar_axes(axes: Axes, labels: Sequence[str], legend: bool) -> None:
+def _bar_axes(axes: Axes, labels: Sequence[str]) -> None:
     axes.set_yticks(range(len(labels)), [label.replace(", ", "\n") for label in labels])
-    axes.invert_yaxis()
+    axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.grid(False, axis="y")
     axes.tick_params(axis="y", length=0)
-    if legend:
-        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, borderaxespad=0.2, handlelength=1.2)
 
 
 def _mapped(group: Sequence[Run]) -> list[Row]:

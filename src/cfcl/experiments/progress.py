@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from rich import box
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -101,17 +102,17 @@ class CompareProgress:
 
 
 def run_table(metrics: Sequence[Row]) -> Table:
-    """First, best and last evaluation of a run."""
-    table = Table(title="Global encoder", title_justify="left")
+    """First, middle and last evaluation of a run."""
+    table = _table("Global encoder")
     columns = [
         key for key in ("probe", "knn", "alignment", "uniformity", "effective_rank", "cka") if key in metrics[-1]
     ]
-    for name in ("step", *columns, "D2D", "uplink", "delay"):
+    for name in ("step", *(name.replace("effective_", "") for name in columns), "D2D", "uplink", "delay"):
         table.add_column(name, justify="right")
     for row in (metrics[0], metrics[len(metrics) // 2], metrics[-1]):
         table.add_row(
             str(row["step"]),
-            *(f"{row[key]:.3f}" if key in row else "–" for key in columns),
+            *(number(row.get(key), ".3f") for key in columns),
             size(row["bytes_push"] + row["bytes_pull"]),
             size(row["bytes_up"]),
             f"{row['seconds']:.1f} s",
@@ -120,30 +121,17 @@ def run_table(metrics: Sequence[Row]) -> Table:
 
 
 def compare_table(summary: Sequence[Row]) -> Table:
-    """One line per method."""
-    table = Table(title="Final global encoder, mean over seeds", title_justify="left")
-    for name in (
-        "method",
-        "seeds",
-        "probe accuracy",
-        "over FedAvg",
-        "kNN",
-        "CKA",
-        "pushed",
-        "pulled",
-        "uplink",
-        "delay",
-    ):
+    """One line per method, accuracies in percent."""
+    seeds = max(row["seeds"] for row in summary)
+    table = _table(f"Final global encoder, accuracies in percent, {'mean over ' if seeds > 1 else ''}{seeds} seed(s)")
+    for name in ("method", "probe", "vs FedAvg", "kNN", "pushed", "pulled", "uplink", "delay"):
         table.add_column(name, justify="left" if name == "method" else "right")
     for row in summary:
-        spread = f" ± {row['probe_spread']:.4f}" if row["probe_spread"] is not None else ""
         table.add_row(
             row["method"],
-            str(row["seeds"]),
-            number(row["probe"], ".4f") + spread,
-            number(row["over_fedavg"], "+.4f"),
-            number(row["knn"], ".4f"),
-            number(row["cka"], ".3f"),
+            percent(row["probe"], ".1f") + (f" ±{100 * row['probe_spread']:.1f}" if row["probe_spread"] else ""),
+            percent(row["over_fedavg"], "+.1f"),
+            percent(row["knn"], ".1f"),
             size(row["push_bytes"]),
             size(row["pull_bytes"]),
             size(row["uplink_bytes"]),
@@ -153,16 +141,33 @@ def compare_table(summary: Sequence[Row]) -> Table:
 
 
 def size(value: float) -> str:
-    """Bytes for people, in powers of 1000."""
+    """Bytes for people, three digits, in powers of 1000."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if value >= scale:
-            return f"{value / scale:.2f} {unit}"
+            return f"{value / scale:.3g} {unit}"
     return f"{value:.0f} B"
 
 
 def number(value: float | None, form: str) -> str:
     """A figure, or a dash where there is none."""
     return "–" if value is None else format(value, form)
+
+
+def percent(value: float | None, form: str) -> str:
+    """A share in percent, or a dash where there is none."""
+    return number(None if value is None else 100 * value, form)
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
 
 
 def _progress(console: Console) -> Progress:

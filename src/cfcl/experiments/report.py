@@ -28,6 +28,7 @@ from cfcl.experiments.series import (
     series,
     settings,
     show,
+    usual,
 )
 
 REFERENCES = ("oracle", "centralised")
@@ -230,10 +231,13 @@ def _summary_table(runs: Sequence[Run]) -> Html:
     if any(row["joules"] > 0 for row in rows):
         columns["Energy"] = lambda row: f"{row['joules']:.2f} J"
     left_out = len(runs) - sum(row["seeds"] for row in rows)
-    note = "Final model, mean over seeds; ± is the standard deviation over seeds."
-    repeated = f" {left_out} repeated runs of the same settings and seed are left out." if left_out else ""
+    notes = ["Final model, mean over seeds; ± is the standard deviation over seeds."]
+    if common := [f"{key}={show(value)}" for key, value in usual(runs).items()]:
+        notes.append(f"Where a name says nothing else: {', '.join(common)}.")
+    if left_out:
+        notes.append(f"Left out, as they repeat the settings and seed of others: {left_out}.")
     cells = [[cell(row) for cell in columns.values()] for row in rows]
-    return page.join([page.table(list(columns), cells), tag("p", note + repeated)])
+    return page.join([page.table(list(columns), cells), tag("p", " ".join(notes))])
 
 
 def _probe_cell(row: Row) -> str:

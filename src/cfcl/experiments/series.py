@@ -1,6 +1,7 @@
 """Which runs belong together: one curve per method and setting, one run per seed in it."""
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,17 +36,25 @@ def by_name(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 
 def series(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs by method; where runs differ in more than method and seed, by those settings too.
+    """Runs by method, and by the settings besides method and seed in which they are not as usual; FedAvg first.
 
-    FedAvg comes first. A seed counts once: the same config gives the same records, so a repeated run is left out.
+    A seed counts once: the same config gives the same records, so a repeated run is left out.
     """
-    varied = differences([identity(run.config) for run in runs])
+    common = usual(runs)
     found: dict[str, dict[int, Run]] = {}
     for run in sorted(runs, key=lambda run: (run.config.method != "fedavg", run.config.seed)):
         own = identity(run.config)
-        label = ", ".join([run.config.method, *(f"{key}={show(own[key])}" for key in varied if key in own)])
+        unusual = [f"{key}={show(own[key])}" for key in common if key in own and own[key] != common[key]]
+        label = ", ".join([run.config.method, *unusual])
         found.setdefault(label, {}).setdefault(run.config.seed, run)
     return {label: list(seeds.values()) for label, seeds in found.items()}
+
+
+def usual(runs: Sequence[Run]) -> dict[str, Any]:
+    """Where runs differ in more than method and seed, the most frequent values."""
+    tables = [identity(run.config) for run in runs]
+    counts = {key: Counter(table[key] for table in tables if key in table) for key in differences(tables)}
+    return {key: count.most_common(1)[0][0] for key, count in counts.items()}
 
 
 def identity(config: Config) -> dict[str, Any]:

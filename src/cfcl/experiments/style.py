@@ -31,7 +31,7 @@ SETTINGS: Any = {
     "axes.titlelocation": "left",
     "axes.titlesize": 10,
     "figure.constrained_layout.use": True,
-    "figure.dpi": 120,
+    "figure.dpi": 110,
     "font.size": 9,
     "grid.color": "#DDDDDD",
     "grid.linewidth": 0.6,

@@ -52,13 +52,14 @@ def simulate(
     """Run `config`; with `out`, write a run folder below it. `watch` sees every record as it appears."""
     simulation = Simulation(config, torch_device=device)
     if out is None:
-        rows = list(_watched(simulation, watch))
-        return _result(simulation, rows, None)
+        return _result(simulation, list(_played(simulation, watch)), None)
     with records.Writer(config, out) as writer:
-        rows = []
-        for row in _watched(simulation, watch):
+
+        def see(row: Row) -> None:
             writer.row(row)
-            rows.append(row)
+            watch(row)
+
+        rows = list(_played(simulation, see))
         result = _result(simulation, rows, writer.folder)
         result.encoder.save(writer.partial / "encoder.safetensors")
         writer.json("costs.json", result.costs)
@@ -112,11 +113,12 @@ def _summary(method: str, finals: dict[int, Row], base: dict[int, Row]) -> Row:
     }
 
 
-def _watched(simulation: Simulation, watch: Watch) -> Iterable[Row]:
+def _played(simulation: Simulation, watch: Watch) -> Iterable[Row]:
     for row in simulation.rows():
-        watch(row)
         # A record is what can be read back: tuples become lists here as they do on disk.
-        yield json.loads(records.dump(row))
+        record = json.loads(records.dump(row))
+        watch(record)
+        yield record
 
 
 def _result(simulation: Simulation, rows: list[Row], folder: Path | None) -> Result:
