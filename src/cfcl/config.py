@@ -264,7 +264,7 @@ class EvaluationConfig(Section):
     """Test images behind alignment, uniformity, effective rank and CKA."""
     num_health_devices: Annotated[int, Field(ge=2)] = 20
     """Most devices compared by CKA."""
-    log_every: PositiveCount = 5
+    log_every: PositiveCount = 2
     """Steps between records of the training losses."""
 
 

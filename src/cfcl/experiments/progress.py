@@ -143,7 +143,7 @@ def compare_table(summary: Sequence[Row]) -> Table:
 def size(value: float) -> str:
     """Bytes for people, three digits, in powers of 1000."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if value >= scale:
+        if value >= 0.9995 * scale:
             return f"{value / scale:.3g} {unit}"
     return f"{value:.0f} B"
 

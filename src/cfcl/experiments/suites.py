@@ -96,7 +96,8 @@ def _summary(method: str, finals: dict[int, Row], base: dict[int, Row]) -> Row:
         return statistics.fmean(values) if values else None
 
     probes = [row["probe"] for row in finals.values() if "probe" in row]
-    gains = [finals[seed]["probe"] - base[seed]["probe"] for seed in finals if seed in base and "probe" in base[seed]]
+    both = [(row, base[seed]) for seed, row in finals.items() if seed in base]
+    gains = [mine["probe"] - theirs["probe"] for mine, theirs in both if "probe" in mine and "probe" in theirs]
     return {
         "method": method,
         "seeds": len(finals),

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 from cfcl import config as configs
 from cfcl.config import Config
@@ -35,7 +36,7 @@ class _Children:
     lock: threading.Lock = field(default_factory=threading.Lock)
     stopped: bool = False
 
-    def start(self, command: Sequence[str]) -> subprocess.Popen[str] | None:
+    def start(self, command: Sequence[str], complaints: IO[str]) -> subprocess.Popen[str] | None:
         with self.lock:
             if self.stopped:
                 return None
@@ -44,7 +45,7 @@ class _Children:
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stderr=complaints,
                 text=True,
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
                 start_new_session=True,
@@ -76,13 +77,26 @@ def run_many(runs: Sequence[Config], *, out: Path, num_workers: int, device: str
 
 def _run(children: _Children, config: Config, out: Path, device: str, watch: Callable[[Row], None]) -> Outcome:
     command = [sys.executable, "-m", "cfcl", "run", "-", "--json", "--out", str(out), "--device", device]
-    child = children.start(command)
-    if child is None:
-        return Outcome(config, None, "not started")
+    # Complaints go to a file: a pipe that nobody reads while the records flow could fill up and block the child.
+    with TemporaryFile("w+", encoding="utf-8") as complaints:
+        child = children.start(command, complaints)
+        return (
+            Outcome(config, None, "not started")
+            if child is None
+            else _follow(children, child, config, complaints, watch)
+        )
+
+
+def _follow(
+    children: _Children,
+    child: subprocess.Popen[str],
+    config: Config,
+    complaints: IO[str],
+    watch: Callable[[Row], None],
+) -> Outcome:
     with child:
         assert child.stdin is not None
         assert child.stdout is not None
-        assert child.stderr is not None
         child.stdin.write(configs.to_toml(config))
         child.stdin.close()
         folder = None
@@ -90,9 +104,10 @@ def _run(children: _Children, config: Config, out: Path, device: str, watch: Cal
             row = json.loads(line)
             folder = Path(row["folder"]) if row["kind"] == "done" else folder
             watch(row)
-        complaint = child.stderr.read().strip().splitlines()
     with children.lock:
         children.running.discard(child)
+    complaints.seek(0)
+    complaint = complaints.read().strip().splitlines()
     if child.returncode == 0 and folder is not None:
         return Outcome(config, folder)
     return Outcome(config, None, complaint[-1] if complaint else f"ended with code {child.returncode}")
