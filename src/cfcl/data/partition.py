@@ -83,7 +83,7 @@ def dirichlet(
     min_points: int,
     generator: torch.Generator,
 ) -> Shares:
-    """Each label spread over the devices by Dirichlet(`alpha`) shares; the richest give to devices below `min_points`."""
+    """Each label spread by Dirichlet(`alpha`) shares; the richest then give to devices below `min_points`."""
     assert min_points >= MIN_POINTS  # checked by the config
     _check_supply(len(labels), num_devices, min_points)
     held: list[list[int]] = [[] for _ in range(num_devices)]
