@@ -57,7 +57,7 @@ def test_compare_ends_with_a_table_and_a_report(tmp_path: Path) -> None:
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "vs FedAvg" in result.output
-    assert "mean over 2 seed(s)" in result.output
+    assert "mean over 2 seeds" in result.output
     (folder,) = out.iterdir()
     assert (folder / "report.html").is_file()
     runs = [path for path in folder.iterdir() if path.is_dir()]

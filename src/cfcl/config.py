@@ -91,7 +91,7 @@ class ModelConfig(Section):
     """The encoder."""
 
     encoder: Literal["small-cnn"] = "small-cnn"
-    """`small-cnn`: two convolutions and two linear layers, for images of 8×8 and up."""
+    """`small-cnn`: a convolution with pooling and two linear layers, for images of about 8×8."""
     embedding_dim: PositiveCount = 16
     """Length of an embedding."""
     normalise: bool = True
@@ -101,7 +101,7 @@ class ModelConfig(Section):
 class TrainConfig(Section):
     """Local training."""
 
-    steps: PositiveCount = 500
+    steps: PositiveCount = 1000
     """T: updates of every device."""
     batch_size: PositiveCount = 32
     """Triplets per update."""
@@ -252,11 +252,11 @@ class CostConfig(Section):
 class EvaluationConfig(Section):
     """How the global encoder is judged, and how often."""
 
-    every: PositiveCount = 5
+    every: PositiveCount = 10
     """Aggregations between evaluations; the first and the last model are always judged."""
     probe: Literal["lbfgs", "sgd"] = "lbfgs"
     """Linear probe: converged full-batch L-BFGS, or 1,000 gradient steps."""
-    ridge: NonNegative = 1e-3
+    ridge: NonNegative = 1e-4
     """L2 penalty of the converged probe."""
     num_neighbours: PositiveCount = 20
     """k of the nearest-neighbour accuracy."""

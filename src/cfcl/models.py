@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -25,20 +25,18 @@ class Weights(NamedTuple):
 
 
 class SmallCnn(nn.Module):
-    """Two 3×3 convolutions with pooling and two linear layers."""
+    """A 3×3 convolution with pooling and two linear layers."""
 
     def __init__(self, image_shape: tuple[int, int, int], embedding_dim: int) -> None:
         super().__init__()
         channels, height, width = image_shape
-        self.conv1 = nn.Conv2d(channels, 16, 3, padding=1)
-        self.conv2 = nn.Conv2d(16, 32, 3, padding=1)
-        self.fc1 = nn.Linear(32 * (height // 4) * (width // 4), 64)
+        self.conv = nn.Conv2d(channels, 16, 3, padding=1)
+        self.fc1 = nn.Linear(16 * (height // 2) * (width // 2), 64)
         self.fc2 = nn.Linear(64, embedding_dim)
 
     def forward(self, images: Tensor) -> Tensor:
         """Embeddings, not normalised."""
-        hidden = functional.max_pool2d(functional.relu(self.conv1(images)), 2)
-        hidden = functional.max_pool2d(functional.relu(self.conv2(hidden)), 2)
+        hidden = functional.max_pool2d(functional.relu(self.conv(images)), 2)
         embeddings: Tensor = self.fc2(functional.relu(self.fc1(hidden.flatten(1))))
         return embeddings
 
@@ -121,10 +119,10 @@ def _flatten(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _build(config: ModelConfig, image_shape: tuple[int, int, int]) -> nn.Module:
-    if min(image_shape[1:]) < 4:
+    if min(image_shape[1:]) < 2:
         raise CfclError(
             f"images of {image_shape[1]}×{image_shape[2]} are too small for model.encoder={config.encoder!r}, which "
-            "needs 4×4: choose larger images"
+            "needs 2×2: choose larger images"
         )
     return SmallCnn(image_shape, config.embedding_dim)
 
@@ -170,7 +168,7 @@ class TrainedEncoder:
         """Write weights and description to one safetensors file."""
         description = {"model": self._encoder.config.model_dump(), "image_shape": self.image_shape}
         # One key only: safetensors writes several in random order.
-        save_file(self._encoder.state_dict(self._weights), path, metadata={"cfcl": json.dumps(description)})
+        path.write_bytes(save(self._encoder.state_dict(self._weights), metadata={"cfcl": json.dumps(description)}))
 
 
 def load_encoder(path: str | Path, *, device: str = "cpu") -> TrainedEncoder:

@@ -44,13 +44,13 @@ def test_the_order_of_events_in_a_short_run() -> None:
         ("eval", 12),
         ("final", 12),
     ]
-    # three aggregations of four devices, 14,096 parameters of four bytes
-    assert of(rows, "eval")[-1]["bytes_up"] == 3 * 4 * 14_096 * 4
+    # three aggregations of four devices, 17,648 parameters of four bytes
+    assert of(rows, "eval")[-1]["bytes_up"] == 3 * 4 * 17_648 * 4
     # ring of four: 8 directed links; explicit: 3 reserve points of 64 bytes once, 2 items at 3 exchanges
     assert of(rows, "eval")[-1]["bytes_push"] == 8 * 3 * 64
     assert of(rows, "eval")[-1]["bytes_pull"] == 8 * 2 * 64 * 3
-    # three uplinks of 14,096 * 32 / 10^6 s; reserves: 2 * 3 * 512 bit; pulls: three times 2 * 2 * 512 bit
-    assert of(rows, "eval")[-1]["seconds"] == pytest.approx(3 * 0.451072 + 0.003072 + 3 * 0.002048)
+    # three uplinks of 17,648 * 32 / 10^6 s; reserves: 2 * 3 * 512 bit; pulls: three times 2 * 2 * 512 bit
+    assert of(rows, "eval")[-1]["seconds"] == pytest.approx(3 * 0.564736 + 0.003072 + 3 * 0.002048)
     assert len(simulation.timings.selection) == 3
 
 

@@ -103,7 +103,7 @@ class CompareProgress:
 
 def run_table(metrics: Sequence[Row]) -> Table:
     """First, middle and last evaluation of a run."""
-    table = _table("Global encoder")
+    table = _table("\nGlobal encoder")
     columns = [
         key for key in ("probe", "knn", "alignment", "uniformity", "effective_rank", "cka") if key in metrics[-1]
     ]
@@ -123,7 +123,8 @@ def run_table(metrics: Sequence[Row]) -> Table:
 def compare_table(summary: Sequence[Row]) -> Table:
     """One line per method, accuracies in percent."""
     seeds = max(row["seeds"] for row in summary)
-    table = _table(f"Final global encoder, accuracies in percent, {'mean over ' if seeds > 1 else ''}{seeds} seed(s)")
+    over = f"mean over {seeds} seeds" if seeds > 1 else "one seed"
+    table = _table(f"\nFinal global encoder, accuracies in percent, {over}")
     for name in ("method", "probe", "vs FedAvg", "kNN", "pushed", "pulled", "uplink", "delay"):
         table.add_column(name, justify="left" if name == "method" else "right")
     for row in summary:
