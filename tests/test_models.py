@@ -53,7 +53,7 @@ def test_chunks_do_not_change_embeddings() -> None:
     torch.testing.assert_close(model.embed(model.initial, images(), chunk=2), model.embed(model.initial, images()))
 
 
-def test_gradient_agrees_with_finite_differences_along_a_direction() -> None:
+def test_gradient_agrees_with_finite_differences_along_itself() -> None:
     model = encoder()
     batch = images().float() / 255
 
@@ -61,14 +61,13 @@ def test_gradient_agrees_with_finite_differences_along_a_direction() -> None:
         return (embeddings[0] - embeddings[1]).square().sum() + embeddings[2, 0]
 
     gradient, _ = model.gradient(model.initial, batch, loss)
-    direction = torch.randn(model.num_parameters, generator=torch.Generator().manual_seed(1))
-    direction /= direction.norm()
-    step = 1e-2
+    direction = gradient / gradient.norm()
+    step = 1e-3
     ahead, behind = (
         float(loss(model.embed(Weights(model.initial.params + sign * step * direction, model.initial.buffers), batch)))
         for sign in (1, -1)
     )
-    assert float(gradient @ direction) == pytest.approx((ahead - behind) / (2 * step), rel=0.05)
+    assert float(gradient.norm()) == pytest.approx((ahead - behind) / (2 * step), rel=0.01)
 
 
 def test_a_saved_encoder_embeds_the_same(tmp_path: Path) -> None:
