@@ -2,7 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -64,16 +65,23 @@ def find(paths: list[Path]) -> list[Run]:
 
 def claim(parent: Path, name: str) -> Path:
     """A new empty folder below `parent` called `name`, or `name-2`, `name-3`... if that is taken."""
+    return _claim(parent, name, lambda folder: folder)
+
+
+def _claim(parent: Path, name: str, place: Callable[[Path], Path]) -> Path:
+    """The first free folder; `place(folder)` is made at once, which keeps others from taking the same name."""
     try:
         parent.mkdir(parents=True, exist_ok=True)
         for number in range(1, 10_000):
             folder = parent / (name if number == 1 else f"{name}-{number}")
-            if not _partial(folder).exists():
-                try:
-                    folder.mkdir()
-                except FileExistsError:
-                    continue
-                return folder
+            if folder.exists():
+                continue
+            with suppress(FileExistsError):
+                place(folder).mkdir()
+                # Whoever held the place may have finished, and so taken the folder, since we looked.
+                if place(folder) == folder or not folder.exists():
+                    return folder
+                place(folder).rmdir()
     except OSError as error:
         raise CfclError(f"cannot write below {str(parent)!r}: {error.strerror}; choose another --out") from None
     raise CfclError(f"{str(parent)!r} holds 9,999 runs called {name!r}: choose another --out")
@@ -86,9 +94,8 @@ class Writer:
     """
 
     def __init__(self, config: Config, out: Path) -> None:
-        self.folder = claim(out, f"{config.name}-{config.method}-s{config.seed}-{config.digest[:6]}")
+        self.folder = _claim(out, f"{config.name}-{config.method}-s{config.seed}-{config.digest[:6]}", _partial)
         self.partial = _partial(self.folder)
-        self.folder.rename(self.partial)
         (self.partial / "config.toml").write_text(configs.to_toml(config), encoding="utf-8")
         self._metrics: IO[str] = (self.partial / "metrics.jsonl").open("w", encoding="utf-8")
 

@@ -16,7 +16,7 @@ from cfcl.device import Answer, Setting, StepReport
 from cfcl.errors import CfclError
 from cfcl.exchange import links, policies
 from cfcl.exchange.cost import Ledger
-from cfcl.exchange.messages import Message
+from cfcl.exchange.messages import Items, Message, PullRequest
 from cfcl.models import Encoder, Weights
 from cfcl.sim import evaluation
 from cfcl.sim.diagnostics import Pulls
@@ -151,30 +151,28 @@ class Simulation:
 
     def _pull(self, step: int) -> list[Answer]:
         setting, graph = self.world.setting, self.world.graph
-        requests = [
-            self._send(message)
-            for state in self.devices
-            for message in device.request(setting, state, step, graph.neighbours(state.id))
-        ]
+        requests: dict[int, list[PullRequest]] = {}
+        for state in self.devices:
+            for message in device.request(setting, state, step, graph.neighbours(state.id)):
+                requests.setdefault(message.target, []).append(self._send(message))
         answers: list[Answer] = []
-        slowest = 0.0
         if not requests:
             return answers
-        for i in range(len(self.devices)):
+        slowest = 0.0
+        for i, state in enumerate(self.devices):
             begun = time.perf_counter()
-            self.devices[i] = device.prepare(setting, self.devices[i], step)
-            mine = [message for message in requests if message.target == i]
-            answers += device.answer(setting, self.devices[i], mine, step)
+            self.devices[i] = device.prepare(setting, state, step)
+            answers += device.answer(setting, self.devices[i], requests.get(i, []), step)
             slowest = max(slowest, time.perf_counter() - begun)
         self.timings.selection.append((step, slowest))
         return answers
 
     def _absorb(self, answers: Sequence[Answer], step: int) -> None:
-        delivered = [self._send(answer.items) for answer in answers]
-        for i, state in enumerate(self.devices):
-            mine = [items for items in delivered if items.target == i]
-            if mine:
-                self.devices[i] = device.absorb(self.world.setting, state, mine, step)
+        delivered: dict[int, list[Items]] = {}
+        for answer in answers:
+            delivered.setdefault(answer.items.target, []).append(self._send(answer.items))
+        for i, items in delivered.items():
+            self.devices[i] = device.absorb(self.world.setting, self.devices[i], items, step)
 
     def _update(self, step: int) -> Iterator[Row]:
         reports: list[StepReport] = []
