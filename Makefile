@@ -19,6 +19,7 @@ lint: $(STAMP)
 
 bench: $(STAMP)  ## measure, as ratios of things run side by side
 	$(BIN)/python benchmarks/step.py
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt kornia && $(BIN)/python benchmarks/augment.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

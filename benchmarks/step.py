@@ -3,30 +3,16 @@
 python benchmarks/step.py
 """
 
-import statistics
-import time
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from sklearn.cluster import KMeans
+from timing import alternate
 from torch.nn import functional
 
 from cfcl import config, device
 from cfcl.core.clustering import kmeans
-from cfcl.models import SmallCnn
+from cfcl.models.networks import SmallCnn
 from cfcl.sim.loop import Simulation
-
-
-def alternate(first: Callable[[], None], second: Callable[[], None], rounds: int = 15) -> tuple[float, float]:
-    """Median seconds of both, taken in turns so that noise hits both alike."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(rounds):
-        for function, taken in zip((first, second), times, strict=True):
-            begun = time.perf_counter()
-            function()
-            taken.append(time.perf_counter() - begun)
-    return statistics.median(times[0]), statistics.median(times[1])
 
 
 def update_against_bare_arithmetic() -> None:

@@ -21,9 +21,78 @@ def encoder(*, normalise: bool = True, seed: int = 0) -> Encoder:
     return Encoder(ModelConfig(normalise=normalise), SHAPE, seed=seed)
 
 
-def test_parameters_by_hand() -> None:
-    # conv 16*(9+1) = 160, linear 64*(16*16+1) = 16,448, linear 16*(64+1) = 1040
-    assert encoder().num_parameters == 17_648
+@pytest.mark.parametrize(
+    ("name", "shape", "embedding_dim", "expected"),
+    [
+        # conv 16*(9+1) = 160, linear 64*(16*16+1) = 16,448, linear 16*(64+1) = 1040
+        ("small-cnn", (1, 8, 8), 16, 17_648),
+        # conv 8*(9+1) = 80, linear 512*48 + 48*32 + 32*16 without bias
+        ("usps-cnn", (1, 16, 16), 16, 26_704),
+        # convs 8*26 = 208, 24*201 = 4824, 48*217 = 10,416, 32*433 = 13,856, 32*289 = 9248; linear 2112 + 4160 + 1040
+        ("small-alexnet", (1, 28, 28), 16, 45_864),
+        # stem 580; stages 14,560, 51,600, 205,600, 820,800 with two affine vectors a norm; linear 256*161 = 41,216
+        ("slim-resnet18", (3, 32, 32), 256, 1_134_356),
+    ],
+)
+def test_parameters_by_hand(name: str, shape: tuple[int, int, int], embedding_dim: int, expected: int) -> None:
+    config = ModelConfig.model_validate({"encoder": name, "embedding_dim": embedding_dim})
+    model = Encoder(config, shape, seed=0)
+    assert model.num_parameters == expected
+    assert model.embed(model.initial, torch.zeros(3, *shape, dtype=torch.uint8)).shape == (3, embedding_dim)
+
+
+def resnet(norm: str) -> Encoder:
+    return Encoder(ModelConfig.model_validate({"encoder": "slim-resnet18", "norm": norm}), (3, 8, 8), seed=0)
+
+
+def test_batch_norm_has_running_statistics_and_group_norm_none() -> None:
+    # 20 norms: stem 20; stages 4*20, 5*40, 5*80, 5*160 channels = 1500, with a mean and a variance each
+    assert (resnet("batch").initial.buffers.numel(), resnet("group").initial.buffers.numel()) == (3000, 0)
+
+
+def test_a_training_step_moves_running_statistics_in_the_state_alone() -> None:
+    model = resnet("batch")
+    before = model.initial.buffers.clone()
+    batch = torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+
+    _, buffers = model.gradient(model.initial, batch, lambda embeddings: embeddings[0].sum())
+
+    assert torch.equal(model.initial.buffers, before)
+    assert not torch.equal(buffers, before)
+    used = model.embed(Weights(model.initial.params, buffers), batch)
+    assert not torch.allclose(used, model.embed(model.initial, batch))
+
+
+def test_a_module_of_your_own_brings_its_weights_and_its_length(tmp_path: Path) -> None:
+    mine = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 5))
+    model = Encoder(ModelConfig(normalise=False), SHAPE, seed=0, module=mine)
+    torch.testing.assert_close(model.embed(model.initial, images()), mine(images().float() / 255).detach())
+    assert model.embedding_dim == 5
+
+    trained = TrainedEncoder(model, Weights(model.initial.params * 2, model.initial.buffers))
+    trained.save(tmp_path / "mine.safetensors")
+
+    loaded = load_encoder(tmp_path / "mine.safetensors", module=mine)
+    assert torch.equal(loaded.embed(images()), trained.embed(images()))
+    with pytest.raises(CfclError, match="is not an encoder written by cfcl"):
+        load_encoder(tmp_path / "mine.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("module", "complaint"),
+    [
+        (torch.nn.Linear(3, 5), r"cannot take images of shape \(1, 8, 8\)"),
+        (torch.nn.Conv2d(1, 2, 3), r"into a tensor of shape \(2, 2, 6, 6\).*flatten its output"),
+    ],
+)
+def test_a_module_that_makes_no_embeddings_is_refused(module: torch.nn.Module, complaint: str) -> None:
+    with pytest.raises(CfclError, match=complaint):
+        Encoder(ModelConfig(), SHAPE, seed=0, module=module)
+
+
+def test_images_too_small_for_an_encoder_are_refused() -> None:
+    with pytest.raises(CfclError, match=r"images of 4×4 are too small for model\.encoder='slim-resnet18'.*choose"):
+        Encoder(ModelConfig(encoder="slim-resnet18"), (3, 4, 4), seed=0)
 
 
 def test_the_initial_model_follows_the_seed_and_leaves_the_global_generator_alone() -> None:
@@ -110,7 +179,7 @@ def _write_foreign(path: Path) -> None:
 
 def _write_other_shape(path: Path) -> None:
     description = json.dumps({"model": ModelConfig().model_dump(), "image_shape": SHAPE})
-    save_file({"conv.weight": torch.zeros(1)}, path, metadata={"cfcl": description})
+    save_file({"0.weight": torch.zeros(1)}, path, metadata={"cfcl": description})
 
 
 @pytest.mark.parametrize("write", [_write_garbage, _write_foreign, _write_other_shape])
@@ -132,3 +201,12 @@ def test_embeddings_on_cuda_agree_with_the_cpu() -> None:
     torch.testing.assert_close(
         there.embed(there.initial, images()).cpu(), here.embed(here.initial, images()), atol=1e-4, rtol=1e-3
     )
+
+
+def test_the_deep_network_starts_with_embeddings_that_differ() -> None:
+    model = Encoder(ModelConfig(encoder="small-alexnet"), (1, 28, 28), seed=0)
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randint(0, 256, (20, 1, 28, 28), dtype=torch.uint8, generator=generator)
+    dark = (noise.float() * torch.linspace(0.1, 1, 20).view(-1, 1, 1, 1)).byte()
+    embeddings = model.embed(model.initial, dark)
+    assert float(torch.cdist(embeddings, embeddings).mean()) > 0.01

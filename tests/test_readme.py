@@ -11,8 +11,8 @@ README = (Path(__file__).parents[1] / "README.md").read_text()
 BLOCKS = dict(re.findall(r"<!-- test: (\w+) -->\n```python\n(.*?)```", README, flags=re.DOTALL))
 
 
-def test_the_readme_has_both_examples() -> None:
-    assert set(BLOCKS) == {"api", "policy"}
+def test_the_readme_has_its_examples() -> None:
+    assert set(BLOCKS) == {"api", "own", "policy"}
 
 
 def test_the_api_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,6 +31,13 @@ def test_metrics_are_a_table_for_pandas(tmp_path: Path, monkeypatch: pytest.Monk
     table = pandas.DataFrame(scope["curve"])
     assert list(table["step"]) == [0, 10]
     assert {"probe", "knn", "bytes_push", "seconds"} <= set(table.columns)
+
+
+def test_the_example_of_own_data_and_encoder(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(BLOCKS["own"], "README.md", "exec"), {})
+    rank, shape = capsys.readouterr().out.split(maxsplit=1)
+    assert 1.0 <= float(rank) <= 8.0
+    assert shape.strip() == "torch.Size([5, 8])"
 
 
 def test_the_policy_example(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,16 +3,15 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from cfcl import __version__, config
+from cfcl import __version__, cli_data, config
+from cfcl.cli_data import DataDir, overrides_with
 from cfcl.errors import CfclError
+from cfcl.terminal import complaints, console, user_errors
 
 RUNS = Path("runs")
 DEMO_METHODS = "fedavg,uniform-explicit,cfcl-explicit,cfcl-implicit"
@@ -27,8 +26,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-console = Console()
-complaints = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+app.add_typer(cli_data.app)
+
+PARTIAL = "interrupted; what was measured so far is in the folder that ends in .partial"
 
 Spec = Annotated[
     str, typer.Argument(help="A preset (see `cfcl presets`), a TOML file, or - for TOML on standard input.")
@@ -39,19 +39,6 @@ Overrides = Annotated[
 ]
 Out = Annotated[Path, typer.Option(help="Folder below which run folders are written.")]
 Device = Annotated[str, typer.Option(help="Where tensors live: cpu, cuda, cuda:1, ...")]
-
-
-@contextmanager
-def user_errors() -> Iterator[None]:
-    """Turn what a user can mend into one line on stderr and exit code 2."""
-    try:
-        yield
-    except CfclError as error:
-        complaints.print(f"error: {error}")
-        raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        complaints.print("interrupted; what was measured so far is in the folder that ends in .partial")
-        raise typer.Exit(130) from None
 
 
 def _version(wanted: bool) -> None:
@@ -75,14 +62,15 @@ def run(
     overrides: Overrides = None,
     out: Out = RUNS,
     device: Device = "cpu",
+    data_dir: DataDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print every record as a JSON line instead.")] = False,
 ) -> None:
     """Simulate SPEC and write one run folder: config, metrics, costs, encoder and plots.
 
     Example: `cfcl run digits --set exchange.mode=implicit --set seed=3`
     """
-    with user_errors():
-        wanted = _load(spec, overrides)
+    with user_errors(PARTIAL):
+        wanted = _load(spec, overrides_with(overrides, data_dir))
         from cfcl.experiments import progress, suites
 
         if as_json:
@@ -112,14 +100,15 @@ def compare(
     overrides: Overrides = None,
     out: Out = RUNS,
     device: Device = "cpu",
+    data_dir: DataDir = None,
     workers: Annotated[int, typer.Option(min=1, help="Runs under way at once.")] = os.cpu_count() or 1,
 ) -> None:
     """Run several methods on the same data, graph, initial model and batches; end with a table and a report.
 
     Example: `cfcl compare digits --methods fedavg,cfcl-explicit --seeds 0-2`
     """
-    with user_errors():
-        base = _load(spec, overrides)
+    with user_errors(PARTIAL):
+        base = _load(spec, overrides_with(overrides, data_dir))
         from cfcl.experiments import progress, records, report, suites
         from cfcl.experiments.workers import run_many
         from cfcl.sim.loop import Simulation

@@ -14,6 +14,9 @@ from pydantic.fields import FieldInfo
 
 from cfcl.errors import CfclError
 
+PAPER = "paper.toml"
+"""Laid over a preset, it makes the variant that takes the paper literally."""
+
 Mode = Literal["explicit", "implicit"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -32,15 +35,56 @@ class Section(BaseModel):
 class DataConfig(Section):
     """Which images."""
 
-    dataset: Literal["digits"] = "digits"
-    """`digits`: 1,797 grey 8×8 digits that ship inside scikit-learn."""
+    dataset: Literal["digits", "fashion-mnist", "usps", "svhn", "folder", "npz"] = "digits"
+    """`digits`: 1,797 grey 8×8 digits that ship inside scikit-learn; `fashion-mnist`, `usps`, `svhn`: published sets,
+    see `cfcl data`; `folder`, `npz`: images of your own at `path`."""
+    dir: Path | None = None
+    """Folder with the files of published sets; not set: $CFCL_DATA_DIR, then the user's cache."""
+    path: Path | None = None
+    """Folder of images (`folder`) or .npz file with `images` and, if known, `labels`, `devices`, `test_images`,
+    `test_labels` (`npz`)."""
+    layout: Literal["flat", "classes", "devices"] = "flat"
+    """Sub-folders of `path`: none, one per class (for evaluation only), or one per device (dataset `folder`)."""
+    image_size: PositiveCount | None = None
+    """Side that images are resized to, antialiased, whatever their aspect (own images); not set: as they are."""
+    grey: bool = False
+    """Turn colour into grey (own images)."""
+    test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """Share of each label that is held out for evaluation, where the data bring no test split of their own."""
+
+    @model_validator(mode="after")
+    def _check_path(self) -> Self:
+        own = self.dataset in ("folder", "npz")
+        if own and self.path is None:
+            raise ValueError(f"dataset={self.dataset!r} needs to know where your images are: set data.path")
+        if not own and self.path is not None:
+            raise ValueError(
+                f"path={str(self.path)!r} is for images of your own, but dataset={self.dataset!r} is not: set "
+                "data.dataset to 'folder' or 'npz', or data.path=none"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_use(self) -> Self:
+        own = ("folder", "npz")
+        uses = {"layout": ("folder",), "image_size": own, "grey": own, "test_fraction": ("digits", *own)}
+        for key, users in uses.items():
+            value, default = getattr(self, key), type(self).model_fields[key].default
+            if value != default and self.dataset not in users:
+                reset = "none" if default is None else str(default).lower()
+                raise ValueError(
+                    f"{key}={value!r} has no effect on dataset={self.dataset!r}, only on {', '.join(users)}: set "
+                    f"data.{key}={reset}"
+                )
+        return self
 
 
 class PartitionConfig(Section):
     """Who holds which training points. Labels only shape the split; devices never see them."""
 
-    kind: Literal["labels", "dirichlet", "iid"] = "labels"
-    """`labels`: a few labels per device; `dirichlet`: label shares drawn from Dirichlet(alpha); `iid`: shuffled."""
+    kind: Literal["labels", "dirichlet", "iid", "given"] = "labels"
+    """`labels`: a few labels per device; `dirichlet`: label shares drawn from Dirichlet(alpha); `iid`: shuffled;
+    `given`: as your own images say."""
     num_devices: Annotated[int, Field(ge=1)] = 10
     """Devices in the network."""
     labels_per_device: PositiveCount = 3
@@ -90,10 +134,14 @@ class AugmentConfig(Section):
 class ModelConfig(Section):
     """The encoder."""
 
-    encoder: Literal["small-cnn"] = "small-cnn"
-    """`small-cnn`: a convolution with pooling and two linear layers, for images of about 8×8."""
+    encoder: Literal["small-cnn", "usps-cnn", "small-alexnet", "slim-resnet18"] = "small-cnn"
+    """`small-cnn` for images of about 8×8, `usps-cnn` for 16×16, `small-alexnet` for 28×28, `slim-resnet18` for 32×32
+    colour."""
     embedding_dim: PositiveCount = 16
     """Length of an embedding."""
+    norm: Literal["batch", "group"] = "batch"
+    """Normalisation layers of `slim-resnet18`: BatchNorm has running statistics (see aggregation.buffers), GroupNorm
+    none."""
     normalise: bool = True
     """Put embeddings on the unit sphere (L2); off leaves them free."""
 
@@ -258,6 +306,8 @@ class EvaluationConfig(Section):
     """Linear probe: converged full-batch L-BFGS, or 1,000 gradient steps."""
     ridge: NonNegative = 1e-4
     """L2 penalty of the converged probe."""
+    max_train: PositiveCount = 10_000
+    """Most training points behind probe and neighbours, drawn once; accuracies are always on the whole test split."""
     num_neighbours: PositiveCount = 20
     """k of the nearest-neighbour accuracy."""
     num_health: Annotated[int, Field(ge=2)] = 256
@@ -315,7 +365,8 @@ class Config(Section):
     @property
     def digest(self) -> str:
         """Twelve hex digits that name the content."""
-        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        # Where published files lie does not change what a run is.
+        canonical = json.dumps(self.model_dump(mode="json", exclude={"data": {"dir"}}), sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
@@ -326,22 +377,21 @@ def with_method(config: Config, word: str) -> Config:
 
 
 def presets() -> dict[str, str]:
-    """Name and one-line description of every preset."""
-    files = sorted(resources.files("cfcl.presets").iterdir(), key=lambda item: item.name)
-    return {
-        item.name.removesuffix(".toml"): item.read_text().partition("\n")[0].lstrip("# ")
-        for item in files
-        if item.name.endswith(".toml")
-    }
+    """Name and one-line description of every preset; each has a variant that takes the paper literally."""
+    found: dict[str, str] = {}
+    for item in sorted(resources.files("cfcl.presets").iterdir(), key=lambda item: item.name):
+        if item.name.endswith(".toml") and item.name != PAPER:
+            name = item.name.removesuffix(".toml")
+            found[name] = item.read_text().partition("\n")[0].lstrip("# ")
+            found[f"{name}-paper"] = f"The same with every reading taken literally from the paper ({name} is ours)."
+    return found
 
 
 def load(spec: str | Path, overrides: Iterable[str] = ()) -> Config:
     """The run described by a preset name or a TOML file, with `section.key=value` overrides."""
     if str(spec) in presets():
-        text = (resources.files("cfcl.presets") / f"{spec}.toml").read_text()
-    else:
-        text = _read(Path(spec))
-    return parse(text, overrides, source=str(spec))
+        return build(_apply(_preset(str(spec)), overrides), source=str(spec))
+    return parse(_read(Path(spec)), overrides, source=str(spec))
 
 
 def parse(text: str, overrides: Iterable[str] = (), *, source: str = "the text") -> Config:
@@ -400,6 +450,16 @@ def to_toml(config: Config, *, explain: bool = False) -> str:
         else:
             lines.append(f"{key} = {_toml_value(value)}")
     return "\n".join(lines) + "\n"
+
+
+def _preset(name: str) -> dict[str, Any]:
+    folder, base = resources.files("cfcl.presets"), name.removesuffix("-paper")
+    table = tomllib.loads((folder / f"{base}.toml").read_text())
+    if base == name:
+        return table
+    for section, fields_of_section in tomllib.loads((folder / PAPER).read_text()).items():
+        table[section] = {**table.get(section, {}), **fields_of_section}
+    return {**table, "name": name}
 
 
 def _meaning(info: FieldInfo) -> str:

@@ -59,12 +59,6 @@ def test_the_split_depends_on_no_seed(digits: Dataset) -> None:
     assert torch.equal(again.test_images, digits.test_images)
 
 
-def test_every_fifth_takes_the_third_of_each_five_by_hand() -> None:
-    labels = torch.tensor([4, 4, 1, 4, 1, 1, 4, 4, 4, 4, 4, 1])
-    # label 4 stands at 0 1 3 6 7 8 9 10: its third and eighth are 3 and 10; label 1 at 2 4 5 11: its third is 5
-    assert datasets._every_fifth(labels).nonzero().squeeze(1).tolist() == [3, 5, 10]
-
-
 def test_a_dataset_without_labels_has_no_classes() -> None:
     images = torch.zeros(3, 2, 5, 4, dtype=torch.uint8)
     dataset = Dataset("plain", images, None, images, None)

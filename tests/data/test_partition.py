@@ -285,3 +285,30 @@ def test_impossible_wishes_are_refused(
 
     assert [word for word in words if word not in str(caught.value)] == []
     assert "\n" not in str(caught.value)
+
+
+def test_given_devices_keep_their_points_in_order_of_their_numbers() -> None:
+    config = PartitionConfig(kind="given", num_devices=3)
+    devices = torch.tensor([7, 2, 7, 5, 2, 5, 7])
+
+    shares = partition.split(config, None, 7, generator(), devices=devices)
+
+    assert [share.tolist() for share in shares] == [[1, 4], [3, 5], [0, 2, 6]]
+
+
+@pytest.mark.parametrize(
+    ("devices", "complaint"),
+    [
+        (None, r"name none: set data.layout='devices', add `devices` to the .npz file"),
+        (torch.tensor([0, 0, 1, 1]), r"num_devices=3 differs from the 2 devices in the data: set .*num_devices=2"),
+        (torch.tensor([0, 0, 9, 1, 1]), r"device 9 holds 1 training image, but a device needs at least 2: give it"),
+    ],
+)
+def test_given_devices_that_cannot_be_get_one_line(devices: torch.Tensor | None, complaint: str) -> None:
+    with pytest.raises(CfclError, match=complaint):
+        partition.split(PartitionConfig(kind="given", num_devices=3), None, 5, generator(), devices=devices)
+
+
+def test_data_without_labels_but_with_devices_point_to_them() -> None:
+    with pytest.raises(CfclError, match=r"set partition\.kind='given'"):
+        partition.split(PartitionConfig(num_devices=2), None, 4, generator(), devices=torch.tensor([0, 0, 1, 1]))

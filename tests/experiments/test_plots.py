@@ -143,6 +143,32 @@ def test_heat_maps_share_one_scale_and_average_seeds(make_run: MakeRun) -> None:
     assert bar.get_xlabel() == "mean embedding distance between labels"
 
 
+def test_heat_maps_name_the_labels_that_all_seeds_have(make_run: MakeRun) -> None:
+    runs = [make_run(seed=0), make_run(seed=1)]
+    runs[0].of("final")[0] |= {"labels": [3, 7], "label_distances": [[1.0, 2.0], [2.0, 3.0]]}
+    runs[1].of("final")[0] |= {
+        "labels": [2, 3, 7],
+        "label_distances": [[9.0, 9.0, 9.0], [9.0, 3.0, 4.0], [9.0, 4.0, 5.0]],
+    }
+
+    figure = plots.label_distances(runs)
+
+    assert figure is not None
+    axes = figure.axes[0]
+    # label 2 is in one run only; the others are averaged pair by pair
+    assert np.asarray(axes.images[0].get_array()).tolist() == [[2.0, 3.0], [3.0, 4.0]]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["3", "7"]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["3", "7"]
+
+
+def test_heat_maps_without_a_common_label_are_left_out(make_run: MakeRun) -> None:
+    runs = [make_run(seed=0), make_run(seed=1)]
+    runs[0].of("final")[0] |= {"labels": [3, 7]}
+    runs[1].of("final")[0] |= {"labels": [4, 5]}
+
+    assert plots.label_distances(runs) is None
+
+
 def test_graph_draws_edges_as_wide_as_their_bytes(make_run: MakeRun) -> None:
     run = make_run(positions=[[0.0, 0.0], [0.5, 0.0], [0.5, 1.0]])
 

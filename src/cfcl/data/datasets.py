@@ -1,58 +1,51 @@
-"""Images, as bytes, split once and for all into training and test."""
+"""The dataset that a config names."""
 
-from dataclasses import dataclass
+from typing import assert_never
 
 import torch
-from jaxtyping import Bool, Int, UInt8
-from torch import Tensor
 
 from cfcl.config import DataConfig
-
-
-@dataclass(frozen=True, eq=False)
-class Dataset:
-    """A training and a test split; labels serve the split among devices and the evaluation only."""
-
-    name: str
-    train_images: UInt8[Tensor, "train channels height width"]
-    train_labels: Int[Tensor, " train"] | None
-    test_images: UInt8[Tensor, "test channels height width"]
-    test_labels: Int[Tensor, " test"] | None
-
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """Channels, height and width of an image."""
-        channels, height, width = self.train_images.shape[1:]
-        return channels, height, width
-
-    @property
-    def num_classes(self) -> int:
-        """Number of labels, 0 to this minus 1; 0 without labels."""
-        return 0 if self.train_labels is None else int(self.train_labels.max()) + 1
+from cfcl.data.splits import Dataset as Dataset
+from cfcl.data.splits import divide
+from cfcl.data.wrapped import from_torch as from_torch
 
 
 def load(config: DataConfig) -> Dataset:
     """The dataset that `config` names."""
     match config.dataset:
         case "digits":
-            return _digits()
+            return _digits(config.test_fraction)
+        case "fashion-mnist" | "usps" | "svhn":
+            return _published(config)
+        case "folder" | "npz":
+            # Slow to import, and only images of your own need it.
+            from cfcl.data import own
+
+            return own.from_folder(config) if config.dataset == "folder" else own.from_npz(config)
+        case _:
+            assert_never(config.dataset)
 
 
-def _digits() -> Dataset:
+def _digits(test_fraction: float) -> Dataset:
     # Slow to import, and only this dataset needs it.
     from sklearn.datasets import load_digits
 
     digits = load_digits()
     pixels = torch.as_tensor(digits.images)  # 0..16
     images = (pixels * (255 / 16)).round().to(torch.uint8).unsqueeze(1)
-    labels = torch.as_tensor(digits.target, dtype=torch.int64)
-    test = _every_fifth(labels)
-    return Dataset("digits", images[~test], labels[~test], images[test], labels[test])
+    return divide("digits", images, torch.as_tensor(digits.target, dtype=torch.int64), fraction=test_fraction)
 
 
-def _every_fifth(labels: Int[Tensor, " points"]) -> Bool[Tensor, " points"]:
-    """A mask of every fifth point of each label: a fifth of the data, free of any random number."""
-    mask = torch.zeros_like(labels, dtype=torch.bool)
-    for label in torch.unique(labels):
-        mask[(labels == label).nonzero().squeeze(1)[2::5]] = True
-    return mask
+def _published(config: DataConfig) -> Dataset:
+    from cfcl.data import catalogue
+
+    data_dir = None if config.dir is None else config.dir.expanduser()
+    arrays = catalogue.load(catalogue.find_set(config.dataset), data_dir)
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    return Dataset(
+        config.dataset,
+        tensors["train_images"],
+        tensors["train_labels"].long(),
+        tensors["test_images"],
+        tensors["test_labels"].long(),
+    )

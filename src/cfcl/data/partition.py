@@ -16,13 +16,23 @@ MIN_POINTS = 2
 """Fewest points of a device: an anchor and a negative."""
 
 
-def split(config: PartitionConfig, labels: Tensor | None, num_points: int, generator: torch.Generator) -> Shares:
-    """The sorted indices of each device's points, as `config` describes."""
+def split(
+    config: PartitionConfig,
+    labels: Tensor | None,
+    num_points: int,
+    generator: torch.Generator,
+    *,
+    devices: Tensor | None = None,
+) -> Shares:
+    """The sorted indices of each device's points, as `config` describes; `devices` is whom the data name."""
+    if config.kind == "given":
+        return given(devices, num_devices=config.num_devices)
     if config.kind == "iid":
         return iid(num_points, num_devices=config.num_devices, generator=generator)
     if labels is None:
+        kind = "iid" if devices is None else "given"
         raise CfclError(
-            f"partition.kind={config.kind!r} splits by label, but the data have none: set partition.kind='iid'"
+            f"partition.kind={config.kind!r} splits by label, but the data have none: set partition.kind={kind!r}"
         )
     if config.kind == "labels":
         return by_labels(
@@ -45,6 +55,29 @@ def iid(num_points: int, *, num_devices: int, generator: torch.Generator) -> Sha
     """A shuffled split into shares that differ by at most one point."""
     _check_supply(num_points, num_devices, MIN_POINTS)
     return _sorted(torch.randperm(num_points, generator=generator).tensor_split(num_devices))
+
+
+def given(devices: Int[Tensor, " points"] | None, *, num_devices: int) -> Shares:
+    """Shares as the data name them, in order of the devices' numbers."""
+    if devices is None:
+        raise CfclError(
+            "partition.kind='given' takes the devices that the data name, but these name none: set "
+            "data.layout='devices', add `devices` to the .npz file, or choose another partition.kind"
+        )
+    names = torch.unique(devices)
+    if len(names) != num_devices:
+        raise CfclError(
+            f"partition.num_devices={num_devices} differs from the {len(names)} devices in the data: set "
+            f"partition.num_devices={len(names)}"
+        )
+    shares = tuple((devices == name).nonzero().squeeze(1) for name in names)
+    device, fewest = min(enumerate(map(len, shares)), key=lambda item: item[1])
+    if fewest < MIN_POINTS:
+        raise CfclError(
+            f"device {int(names[device])} holds {fewest} training image, but a device needs at least {MIN_POINTS}: "
+            "give it more images or leave it out"
+        )
+    return shares
 
 
 def by_labels(

@@ -213,7 +213,7 @@ def _embed_reserves(
     altered = augment(
         images, setting.config.augment, rng.stream(setting.config.seed, "reserve-augment", state.id, step)
     )
-    shape = (len(receivers), -1, setting.encoder.config.embedding_dim)
+    shape = (len(receivers), -1, setting.encoder.embedding_dim)
     both = _embed(setting, state, torch.cat([images, altered]))
     return both[: len(images)].view(shape), both[len(images) :].view(shape)
 

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.ticker import EngFormatter
 
 from cfcl.experiments import network, style
 from cfcl.experiments.progress import size
@@ -192,18 +192,20 @@ def delay(runs: Sequence[Run]) -> Figure:
 @style.styled
 def label_distances(runs: Sequence[Run]) -> Figure | None:
     """Mean embedding distance between every pair of labels, one panel a method, one colour scale for all."""
-    maps = {label: _mean_map(group) for label, group in series(runs).items() if _mapped(group)}
+    found = {label: _mean_map(group) for label, group in series(runs).items() if _mapped(group)}
+    maps = {label: part for label, part in found.items() if part[0]}
     if not maps:
         return None
     columns = min(2, len(maps))
     figure, panels = _panels(len(maps), columns, width=WIDTH / columns, height=2.55 if columns == 2 else 4.6)
     figure.set_layout_engine("compressed")
-    low, high = min(values.min() for values, _ in maps.values()), max(values.max() for values, _ in maps.values())
-    for axes, (label, (values, separation)) in zip(panels, maps.items(), strict=True):
+    low, high = min(part[1].min() for part in maps.values()), max(part[1].max() for part in maps.values())
+    for axes, (label, (names, values, separation)) in zip(panels, maps.items(), strict=True):
         image = axes.imshow(values, cmap="cividis", vmin=low, vmax=high, interpolation="none")
         axes.set_title(label.replace(", ", "\n") + f"\nseparation {separation:.2f}", fontsize=8.5)
+        ticks = range(0, len(names), 1 + (len(names) - 1) // 10)
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_locator(MaxNLocator(10, integer=True, steps=[1, 2, 5, 10]))
+            axis.set_ticks(list(ticks), [str(names[tick]) for tick in ticks])
         axes.grid(False)
     bar = figure.colorbar(image, ax=panels, location="bottom", shrink=0.7, aspect=30)
     bar.set_label("mean embedding distance between labels")
@@ -331,7 +333,13 @@ def _mapped(group: Sequence[Run]) -> list[Row]:
     return [row for run in group for row in run.of("final") if "label_distances" in row]
 
 
-def _mean_map(group: Sequence[Run]) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.float64]], float]:
+def _mean_map(group: Sequence[Run]) -> tuple[list[int], np.ndarray[tuple[int, int], np.dtype[np.float64]], float]:
+    """The labels that all runs of the group have, their mean distances and the mean separation."""
     rows = _mapped(group)
-    values = np.array([row["label_distances"] for row in rows], dtype=np.float64)
-    return values.mean(axis=0), statistics.fmean(row["separation"] for row in rows)
+    known = [row.get("labels", list(range(len(row["label_distances"])))) for row in rows]
+    names = sorted(set(known[0]).intersection(*known[1:]))
+    values = []
+    for row, labels in zip(rows, known, strict=True):
+        places = [labels.index(name) for name in names]
+        values.append(np.array(row["label_distances"], dtype=np.float64)[np.ix_(places, places)])
+    return names, np.mean(values, axis=0), statistics.fmean(row["separation"] for row in rows)

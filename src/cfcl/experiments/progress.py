@@ -130,7 +130,8 @@ def compare_table(summary: Sequence[Row]) -> Table:
     for row in summary:
         table.add_row(
             row["method"],
-            percent(row["probe"], ".1f") + (f" ±{100 * row['probe_spread']:.1f}" if row["probe_spread"] else ""),
+            percent(row["probe"], ".1f")
+            + (f" ±{100 * row['probe_spread']:.1f}" if row["probe_spread"] is not None else ""),
             percent(row["over_fedavg"], "+.1f"),
             percent(row["knn"], ".1f"),
             size(row["push_bytes"]),

@@ -9,8 +9,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from cfcl import config as configs
 from cfcl.config import Config
+from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
 from cfcl.experiments import plots, records
@@ -47,10 +50,20 @@ class Result:
 
 
 def simulate(
-    config: Config, *, out: Path | None = None, device: str = "cpu", watch: Watch = lambda row: None
+    config: Config,
+    *,
+    dataset: Dataset | None = None,
+    module: nn.Module | None = None,
+    out: Path | None = None,
+    device: str = "cpu",
+    watch: Watch = lambda row: None,
 ) -> Result:
-    """Run `config`; with `out`, write a run folder below it. `watch` sees every record as it appears."""
-    simulation = Simulation(config, torch_device=device)
+    """Run `config`; with `out`, write a run folder below it. `watch` sees every record as it appears.
+
+    A `dataset` (see `cfcl.data.datasets.from_torch`) takes the place of the one that `config.data` names, and a
+    `module` that turns images into embeddings takes that of `config.model.encoder`, with the weights it has.
+    """
+    simulation = Simulation(config, torch_device=device, dataset=dataset, module=module)
     if out is None:
         return _result(simulation, list(_played(simulation, watch)), None)
     with records.Writer(config, out) as writer:

@@ -26,8 +26,10 @@ def accuracies(config: Config, encoder: Encoder, weights: Weights, dataset: Data
     if dataset.train_labels is None or dataset.test_labels is None:
         return {}
     settings = config.evaluation
-    train, test = (encoder.embed(weights, images).cpu() for images in (dataset.train_images, dataset.test_images))
-    data = (train, dataset.train_labels, test, dataset.test_labels)
+    known = _positions(config, len(dataset.train_images), "probe", settings.max_train)
+    train = encoder.embed(weights, dataset.train_images[known]).cpu()
+    test = encoder.embed(weights, dataset.test_images).cpu()
+    data = (train, dataset.train_labels[known], test, dataset.test_labels)
     if settings.probe == "lbfgs":
         probe = metrics.linear_probe(*data, num_classes=dataset.num_classes, ridge=settings.ridge)
     else:
@@ -59,13 +61,22 @@ def agreement(config: Config, encoder: Encoder, models: Sequence[Weights], datas
 
 
 def label_map(config: Config, encoder: Encoder, weights: Weights, dataset: Dataset) -> Row:
-    """Mean embedding distance between every pair of labels, and how far labels stand apart."""
+    """Mean embedding distance between every pair of labels with two points or more, and how far they stand apart."""
     if dataset.test_labels is None:
         return {}
     chosen = _positions(config, len(dataset.test_images), "label-map", 2000)
+    shown = (dataset.test_labels[chosen].bincount() >= 2).nonzero().squeeze(1)
+    chosen = chosen[torch.isin(dataset.test_labels[chosen], shown)]
+    if len(chosen) == 0:
+        return {}
     embeddings = encoder.embed(weights, dataset.test_images[chosen]).cpu()
-    distances = metrics.label_distances(embeddings, dataset.test_labels[chosen], dataset.num_classes)
-    return {"label_distances": distances.tolist(), "separation": metrics.separation(distances)}
+    ranks = torch.searchsorted(shown, dataset.test_labels[chosen])
+    distances = metrics.label_distances(embeddings, ranks, len(shown))
+    return {
+        "labels": shown.tolist(),
+        "label_distances": distances.tolist(),
+        "separation": metrics.separation(distances),
+    }
 
 
 def _sample(config: Config, dataset: Dataset) -> Tensor:

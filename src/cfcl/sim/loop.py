@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 import torch
+from torch import nn
 
 from cfcl import device, rng, schedule, server, topology
 from cfcl.config import Config
@@ -46,21 +47,27 @@ class Timings:
     total: float = 0.0
 
 
-def build_world(config: Config, *, torch_device: str = "cpu") -> World:
-    """Data, partition, graph, policy and initial model of a run; every impossible wish is refused here."""
+def build_world(
+    config: Config, *, torch_device: str = "cpu", dataset: Dataset | None = None, module: nn.Module | None = None
+) -> World:
+    """Data, partition, graph, policy and initial model of a run; every impossible wish is refused here.
+
+    A `dataset` takes the place of the one that `config.data` names, a `module` that of `config.model.encoder`.
+    """
     where = _torch_device(torch_device)
     policy = policies.find(config.exchange.method)
-    dataset = datasets.load(config.data)
+    dataset = datasets.load(config.data) if dataset is None else dataset
     parts = partition.split(
         config.partition,
         dataset.train_labels,
         len(dataset.train_images),
         rng.stream(config.seed, "partition"),
+        devices=dataset.train_devices,
     )
     graph = topology.build(config.graph, config.partition.num_devices, rng.stream(config.seed, "graph"))
     setting = Setting(
         config=config,
-        encoder=Encoder(config.model, dataset.image_shape, seed=config.seed, device=where),
+        encoder=Encoder(config.model, dataset.image_shape, seed=config.seed, device=where, module=module),
         policy=policy,
         schedule=schedule.build(config, once=policy.once),
         budgets=links.budgets(config, graph),
@@ -71,11 +78,18 @@ def build_world(config: Config, *, torch_device: str = "cpu") -> World:
 class Simulation:
     """A run in progress. `rows` yields its records; the model and the costs are there afterwards."""
 
-    def __init__(self, config: Config, *, torch_device: str = "cpu") -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        torch_device: str = "cpu",
+        dataset: Dataset | None = None,
+        module: nn.Module | None = None,
+    ) -> None:
         self.config = config
-        self.world = build_world(config, torch_device=torch_device)
-        setting, dataset = self.world.setting, self.world.dataset
-        points = dataset.train_images.to(setting.encoder.device)
+        self.world = build_world(config, torch_device=torch_device, dataset=dataset, module=module)
+        setting, data = self.world.setting, self.world.dataset
+        points = data.train_images.to(setting.encoder.device)
         self.devices = [device.start(setting, i, points[part]) for i, part in enumerate(self.world.parts)]
         for state in self.devices:
             device.check(setting, state)
@@ -86,7 +100,7 @@ class Simulation:
             links.rates(config.cost.rates_file, self.world.graph),
         )
         self.timings = Timings()
-        labels = dataset.train_labels
+        labels = data.train_labels
         self._pulls = Pulls(setting, None if labels is None else [labels[part] for part in self.world.parts])
 
     def rows(self) -> Iterator[Row]:
@@ -108,6 +122,8 @@ class Simulation:
         labels, graph = self.world.dataset.train_labels, self.world.graph
         return {
             "kind": "setup",
+            "dataset": self.world.dataset.name,
+            "encoder": self.world.setting.encoder.name,
             "num_parameters": self.world.setting.encoder.num_parameters,
             "points": [len(part) for part in self.world.parts],
             "labels": None if labels is None else [sorted(set(labels[part].tolist())) for part in self.world.parts],

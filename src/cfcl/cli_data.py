@@ -1,0 +1,133 @@
+"""The `cfcl data` commands: which sets there are, getting them, looking at them."""
+
+import json
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.table import Table
+
+from cfcl import config
+from cfcl.errors import CfclError
+from cfcl.terminal import console, user_errors
+
+app = typer.Typer(
+    name="data", help="List, fetch and look at image sets.", no_args_is_help=True, rich_markup_mode="markdown"
+)
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Folder with the files of published sets; else $CFCL_DATA_DIR, else the user's cache."),
+]
+
+
+def overrides_with(overrides: list[str] | None, data_dir: Path | None) -> list[str]:
+    """The overrides, and the one that `--data-dir` stands for."""
+    # Quoted, so that a folder called 7 or none stays a folder.
+    given = [] if data_dir is None else [f"data.dir={json.dumps(str(data_dir), ensure_ascii=False)}"]
+    return [*(overrides or ()), *given]
+
+
+@app.command("list")
+def list_sets(data_dir: DataDir = None) -> None:
+    """List the image sets: what they are, and whether they are here.
+
+    Example: `cfcl data list`
+    """
+    with user_errors():
+        from cfcl.data import catalogue
+
+        table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
+        for title in ("name", "train / test", "image", "MB", "where", "files", "licence"):
+            table.add_column(title, overflow="fold", no_wrap=title not in ("where", "files"))
+        table.add_row("digits", "1,438 / 359", "1×8×8", "–", "scikit-learn", "–", "BSD-3-Clause")
+        for entry in catalogue.SETS.values():
+            folder = catalogue.locate(entry, data_dir)
+            table.add_row(
+                entry.name,
+                f"{entry.num_train:,} / {entry.num_test:,}",
+                "×".join(map(str, entry.image_shape)),
+                f"{entry.num_bytes / 1e6:.1f}",
+                "not here" if folder is None else str(folder),
+                "–" if folder is None else "not as published" if catalogue.altered(entry, folder) else "as published",
+                entry.licence,
+            )
+        console.print(table)
+        console.print("`cfcl data fetch NAME` gets one; data.dataset = 'folder' or 'npz' takes images of your own.")
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="fashion-mnist, usps or svhn.")],
+    data_dir: DataDir = None,
+) -> None:
+    """Get a published set; a download that broke off goes on where it was.
+
+    Example: `cfcl data fetch usps`
+    """
+    with user_errors("interrupted; the same command goes on with what is there"):
+        from cfcl.data import catalogue
+        from cfcl.data.fetch import fetch as fetch_set
+
+        entry = catalogue.find_set(name)
+        folder = catalogue.home(data_dir) / entry.name
+        console.print(f"{entry.description}. Licence: {entry.licence}.", highlight=False)
+        with _download_bar() as bars:
+            tasks = {file.name: bars.add_task(file.name, total=file.num_bytes, start=False) for file in entry.files}
+
+            def show(file: str, done: int, total: int) -> None:
+                bars.start_task(tasks[file])
+                bars.update(tasks[file], completed=done, total=total)
+
+            fetched = fetch_set(entry, folder, progress=show)
+            for file in set(tasks) - set(fetched):
+                bars.update(tasks[file], description=f"{file} (was there)", visible=True)
+        console.print(
+            f"{entry.name}: {len(fetched)} of {len(tasks)} files fetched, all as published, in {folder}",
+            soft_wrap=True,
+            highlight=False,
+        )
+
+
+@app.command()
+def show(
+    spec: Annotated[str, typer.Argument(help="A dataset (digits, usps, folder...), a preset, or a TOML file.")],
+    out: Annotated[Path, typer.Option(help="The picture to write.")] = Path("sheet.png"),
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing picture.")] = False,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting.")
+    ] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Write a contact sheet of a dataset: a row of images for each label.
+
+    Example: `cfcl data show folder --set data.path=photos --set data.layout=classes`
+    """
+    with user_errors():
+        wanted = _data_config(spec, overrides_with(overrides, data_dir))
+        if out.exists() and not force:
+            raise CfclError(f"{str(out)!r} exists and is kept: give --force to replace it, or another --out")
+        from cfcl.data import datasets, sheet
+
+        dataset = datasets.load(wanted)
+        sheet.write(dataset, out, force=force)
+        labels = f"{dataset.num_classes} labels" if dataset.num_classes else "no labels"
+        console.print(
+            f"{dataset.name}: {len(dataset.train_images):,} training and {len(dataset.test_images):,} test images of "
+            f"{'×'.join(map(str, dataset.image_shape))}, {labels}. Contact sheet: {out}",
+            soft_wrap=True,
+            highlight=False,
+        )
+
+
+def _data_config(spec: str, overrides: list[str]) -> config.DataConfig:
+    names = get_args(config.DataConfig.model_fields["dataset"].annotation)
+    if spec in names:
+        return config.parse(f'[data]\ndataset = "{spec}"\n', overrides, source=spec).data
+    return config.load(spec, overrides).data
+
+
+def _download_bar() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    return Progress(*columns, console=console)

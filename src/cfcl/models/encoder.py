@@ -1,0 +1,121 @@
+"""An encoder whose weights are data: one vector of parameters, one of buffers."""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from cfcl import rng
+from cfcl.config import ModelConfig
+from cfcl.errors import CfclError
+from cfcl.models import networks
+
+
+class Weights(NamedTuple):
+    """A model as data: all parameters in one vector, all floating-point buffers in another."""
+
+    params: Tensor
+    buffers: Tensor
+
+
+class Encoder:
+    """One module that computes with whatever weights it is handed."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        image_shape: tuple[int, int, int],
+        *,
+        seed: int,
+        device: str | torch.device = "cpu",
+        module: nn.Module | None = None,
+    ) -> None:
+        """An encoder of `config`, initialised by `seed`; or one around `module`, which brings its own weights."""
+        self.config = config
+        self.image_shape = image_shape
+        self.device = torch.device(device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(rng.derive(seed, "model"))
+            found = networks.build(config, image_shape) if module is None else copy.deepcopy(module)
+        self._module = found.to(self.device)
+        self.name = config.encoder if module is None else type(module).__name__
+        self._params = list(self._module.parameters())
+        # Counters such as BatchNorm's are no part of a model.
+        self._buffers = [buffer for buffer in self._module.buffers() if buffer.is_floating_point()]
+        self.initial = Weights(_flatten(self._params), _flatten(self._buffers))
+        self.embedding_dim = self._try()
+
+    @property
+    def num_parameters(self) -> int:
+        """Entries of the parameter vector."""
+        return self.initial.params.numel()
+
+    def embed(self, weights: Weights, images: Tensor, *, chunk: int = 2048) -> Float[Tensor, "batch dim"]:
+        """Embeddings of uint8 pixels or of floats in 0..1, without gradient, Eq. (13) and (14)."""
+        self._bind(weights)
+        self._module.eval()
+        with torch.no_grad():
+            return torch.cat([self._forward(as_input(part, self.device)) for part in torch.split(images, chunk)])
+
+    def gradient(
+        self, weights: Weights, images: Float[Tensor, "batch c h w"], loss: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Gradient of `loss(embeddings)` as one vector, and the buffers after the forward pass."""
+        buffers = weights.buffers.clone()
+        self._bind(Weights(weights.params, buffers))
+        self._module.train()
+        with torch.enable_grad():
+            gradients = torch.autograd.grad(loss(self._forward(images)), self._params)
+        return _flatten(gradients), buffers
+
+    def state_dict(self, weights: Weights) -> dict[str, Tensor]:
+        """The weights under the names of the module's parameters and buffers."""
+        self._bind(weights)
+        return {name: tensor.detach().clone().contiguous().cpu() for name, tensor in self._module.state_dict().items()}
+
+    def weights_from(self, tensors: Mapping[str, Tensor]) -> Weights:
+        """The inverse of `state_dict`."""
+        self._bind(Weights(self.initial.params.clone(), self.initial.buffers.clone()))
+        self._module.load_state_dict(tensors)
+        return Weights(_flatten(self._params), _flatten(self._buffers))
+
+    def _try(self) -> int:
+        """The length of an embedding, seen by embedding two black images."""
+        black = torch.zeros(2, *self.image_shape, dtype=torch.uint8)
+        try:
+            embeddings = self.embed(self.initial, black)
+        except (RuntimeError, ValueError, TypeError) as error:
+            reason = str(error).splitlines()[0]
+            raise CfclError(
+                f"the encoder cannot take images of shape {self.image_shape} ({reason}): change it or the images"
+            ) from None
+        if embeddings.ndim != 2 or len(embeddings) != 2:
+            raise CfclError(
+                f"the encoder turned 2 images into a tensor of shape {tuple(embeddings.shape)}, but embeddings are "
+                "(images, length): flatten its output"
+            )
+        return embeddings.shape[1]
+
+    def _forward(self, images: Tensor) -> Tensor:
+        embeddings: Tensor = self._module(images)
+        return functional.normalize(embeddings, dim=-1) if self.config.normalise else embeddings
+
+    def _bind(self, weights: Weights) -> None:
+        for targets, flat in ((self._params, weights.params), (self._buffers, weights.buffers)):
+            if flat.numel():
+                for target, part in zip(targets, torch.split(flat, [t.numel() for t in targets]), strict=True):
+                    target.data = part.view(target.shape)
+
+
+def as_input(images: Tensor, device: torch.device) -> Float[Tensor, "batch c h w"]:
+    """Pixels as floats in 0..1 on `device`; floats pass as they are."""
+    images = images.to(device)
+    return images.float().div_(255.0) if images.dtype == torch.uint8 else images
+
+
+def _flatten(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors]) if tensors else torch.zeros(0)

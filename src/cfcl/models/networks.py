@@ -1,0 +1,170 @@
+"""The networks. Published layer sizes and parameter counts contradict each other: these are ours, not the paper's."""
+
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from cfcl.config import ModelConfig
+from cfcl.errors import CfclError
+
+Shape = tuple[int, int, int]
+Norm = Literal["batch", "group"]
+
+
+class ChannelsLast(nn.Module):
+    """The same images with channels innermost in memory, which convolutions of many channels run faster on."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The images, in another layout."""
+        if images.shape[1] > 1:
+            return images.contiguous(memory_format=torch.channels_last)
+        # One channel fits both layouts, and torch takes it for the other one unless the strides say so.
+        height, width = images.shape[2:]
+        return images.contiguous().as_strided(images.shape, (height * width, 1, width, 1))
+
+
+class SmallCnn(nn.Sequential):
+    """A 3×3 convolution with pooling and two linear layers; 17,648 parameters on 8×8 digits."""
+
+    smallest = 2
+
+    def __init__(self, shape: Shape, embedding_dim: int) -> None:
+        channels, height, width = shape
+        super().__init__(
+            nn.Conv2d(channels, 16, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(16 * (height // 2) * (width // 2), 64),
+            nn.ReLU(),
+            nn.Linear(64, embedding_dim),
+        )
+
+
+class UspsCnn(nn.Sequential):
+    """Eight 3×3 kernels, pooling, three linear layers without bias; 26,704 parameters on 16×16 USPS."""
+
+    smallest = 2
+
+    def __init__(self, shape: Shape, embedding_dim: int) -> None:
+        channels, height, width = shape
+        super().__init__(
+            nn.Conv2d(channels, 8, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(8 * (height // 2) * (width // 2), 48, bias=False),
+            nn.ReLU(),
+            nn.Linear(48, 32, bias=False),
+            nn.ReLU(),
+            nn.Linear(32, embedding_dim, bias=False),
+        )
+
+
+class SmallAlexNet(nn.Sequential):
+    """Five convolutions and three linear layers; 45,864 parameters on 28×28 Fashion-MNIST."""
+
+    smallest = 4
+
+    def __init__(self, shape: Shape, embedding_dim: int) -> None:
+        super().__init__(
+            ChannelsLast(),
+            nn.Conv2d(shape[0], 8, 5, padding=2),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(8, 24, 5, padding=2),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(24, 48, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(48, 32, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(32, 32, 3, padding=1),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(32, 64),
+            nn.ReLU(),
+            nn.Linear(64, 64),
+            nn.ReLU(),
+            nn.Linear(64, embedding_dim),
+        )
+        # torch's own initialisation shrinks the signal from layer to layer until all embeddings coincide, and the
+        # first hundred steps then spoil the encoder.
+        for layer in self:
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+                assert layer.bias is not None
+                nn.init.zeros_(layer.bias)
+
+
+class ResidualBlock(nn.Module):
+    """Two 3×3 convolutions beside a shortcut."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
+        self.norm1 = _norm(norm, outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.norm2 = _norm(norm, outputs)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), _norm(norm, outputs)
+            )
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The block's output."""
+        hidden = functional.relu(self.norm1(self.conv1(images)))
+        return functional.relu(self.norm2(self.conv2(hidden)) + self.shortcut(images))
+
+
+class SlimResNet18(nn.Sequential):
+    """ResNet-18 for small images, of base width 20; 1,134,356 parameters on SVHN with 256-d embeddings."""
+
+    smallest = 8
+
+    def __init__(self, shape: Shape, embedding_dim: int, norm: Norm, width: int = 20) -> None:
+        widths = [width, width, 2 * width, 4 * width, 8 * width]
+        blocks: list[nn.Module] = []
+        for stage, (inputs, outputs) in enumerate(pairwise(widths)):
+            blocks += [
+                ResidualBlock(inputs, outputs, 1 if stage == 0 else 2, norm),
+                ResidualBlock(outputs, outputs, 1, norm),
+            ]
+        super().__init__(
+            ChannelsLast(),
+            nn.Conv2d(shape[0], width, 3, padding=1, bias=False),
+            _norm(norm, width),
+            nn.ReLU(),
+            *blocks,
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(8 * width, embedding_dim),
+        )
+
+
+def build(config: ModelConfig, shape: Shape) -> nn.Module:
+    """The network that `config` names, for images of `shape`."""
+    kinds: dict[str, type[SmallCnn | UspsCnn | SmallAlexNet | SlimResNet18]] = {
+        "small-cnn": SmallCnn,
+        "usps-cnn": UspsCnn,
+        "small-alexnet": SmallAlexNet,
+        "slim-resnet18": SlimResNet18,
+    }
+    kind = kinds[config.encoder]
+    if min(shape[1:]) < kind.smallest:
+        raise CfclError(
+            f"images of {shape[1]}×{shape[2]} are too small for model.encoder={config.encoder!r}, which needs "
+            f"{kind.smallest}×{kind.smallest}: choose another encoder or larger images"
+        )
+    if kind is SlimResNet18:
+        return SlimResNet18(shape, config.embedding_dim, config.norm)
+    return kind(shape, config.embedding_dim)  # type: ignore[call-arg]  # the others have no normalisation
+
+
+def _norm(kind: Norm, channels: int) -> nn.Module:
+    return nn.BatchNorm2d(channels) if kind == "batch" else nn.GroupNorm(4, channels)

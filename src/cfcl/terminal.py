@@ -1,0 +1,25 @@
+"""What all commands share: where they print, and how they complain."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+
+from cfcl.errors import CfclError
+
+console = Console()
+complaints = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+
+
+@contextmanager
+def user_errors(interrupted: str = "interrupted") -> Iterator[None]:
+    """Turn what a user can mend into one line on stderr and exit code 2."""
+    try:
+        yield
+    except CfclError as error:
+        complaints.print(f"error: {error}")
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        complaints.print(interrupted)
+        raise typer.Exit(130) from None
