@@ -51,11 +51,17 @@ def put_usps(folder: Path) -> None:
     write_usps(folder / "usps.t.bz2", *(usps_line(1 + i, -i / 40) for i in range(10)))
 
 
+def listed(folder: Path) -> dict[str, str]:
+    lines = invoke("list", "--data-dir", str(folder)).stdout.splitlines()
+    assert f"usps is in {folder / 'usps'}" in lines
+    return {line.split()[0]: line for line in lines if " is in " not in line}
+
+
 def test_the_list_says_what_is_here_and_whether_it_is_as_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, usps: ImageSet
 ) -> None:
     put_usps(tmp_path / "usps")
-    rows = {line.split()[0]: line for line in invoke("list", "--data-dir", str(tmp_path)).stdout.splitlines()}
+    rows = listed(tmp_path)
     assert "60,000 / 10,000" in rows["fashion-mnist"]
     assert "1×28×28" in rows["fashion-mnist"]
     assert "30.9" in rows["fashion-mnist"]  # 26,421,880 + 29,515 + 4,422,102 + 5,148 bytes
@@ -66,7 +72,7 @@ def test_the_list_says_what_is_here_and_whether_it_is_as_published(
     assert "scikit-learn" in rows["digits"]
     known = [replace(f, md5=hashlib.md5((tmp_path / "usps" / f.name).read_bytes()).hexdigest()) for f in usps.files]
     monkeypatch.setitem(catalogue.SETS, "usps", replace(usps, train=(known[0],), test=(known[1],)))
-    rows = {line.split()[0]: line for line in invoke("list", "--data-dir", str(tmp_path)).stdout.splitlines()}
+    rows = listed(tmp_path)
     assert "as published" in rows["usps"]
     assert "not as published" not in rows["usps"]
 

@@ -39,21 +39,28 @@ def list_sets(data_dir: DataDir = None) -> None:
         from cfcl.data import catalogue
 
         table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
-        for title in ("name", "train / test", "image", "MB", "where", "files", "licence"):
-            table.add_column(title, overflow="fold", no_wrap=title not in ("where", "files"))
-        table.add_row("digits", "1,438 / 359", "1×8×8", "–", "scikit-learn", "–", "BSD-3-Clause")
+        for title in ("name", "train / test", "image", "MB", "files", "licence"):
+            table.add_column(title, no_wrap=True)
+        table.add_row("digits", "1,438 / 359", "1×8×8", "–", "in scikit-learn", "BSD-3-Clause")
+        folders = {entry.name: catalogue.locate(entry, data_dir) for entry in catalogue.SETS.values()}
         for entry in catalogue.SETS.values():
-            folder = catalogue.locate(entry, data_dir)
+            folder = folders[entry.name]
             table.add_row(
                 entry.name,
                 f"{entry.num_train:,} / {entry.num_test:,}",
                 "×".join(map(str, entry.image_shape)),
                 f"{entry.num_bytes / 1e6:.1f}",
-                "not here" if folder is None else str(folder),
-                "–" if folder is None else "not as published" if catalogue.altered(entry, folder) else "as published",
+                "not here"
+                if folder is None
+                else "not as published"
+                if catalogue.altered(entry, folder)
+                else "as published",
                 entry.licence,
             )
         console.print(table)
+        for name, folder in folders.items():
+            if folder is not None:
+                console.print(f"{name} is in {folder}", soft_wrap=True, highlight=False)
         console.print("`cfcl data fetch NAME` gets one; data.dataset = 'folder' or 'npz' takes images of your own.")
 
 

@@ -49,11 +49,11 @@ class RunProgress:
         self._status = _Status()
 
     def __enter__(self) -> Self:
-        self._progress.start()
         return self
 
     def watch(self, row: Row) -> None:
-        """Show one record."""
+        """Show one record; the bar appears with the first, so that a refused run shows none."""
+        self._progress.start()
         self._progress.update(self._task, completed=_done(row), status=self._status.see(row))
 
     def __exit__(
