@@ -137,7 +137,7 @@ def presets() -> None:
     """List the ready-made runs."""
     with user_errors():
         for name, description in config.presets().items():
-            console.print(f"[bold]{name:<16}[/bold] {description}", soft_wrap=True, highlight=False)
+            console.print(f"[bold]{name:<20}[/bold] {description}", soft_wrap=True, highlight=False)
 
 
 @app.command("config")

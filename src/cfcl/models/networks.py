@@ -84,7 +84,7 @@ class SmallAlexNet(nn.Sequential):
             nn.ReLU(),
             nn.Conv2d(32, 32, 3, padding=1),
             nn.ReLU(),
-            nn.AdaptiveAvgPool2d(1),
+            nn.AdaptiveMaxPool2d(1),
             nn.Flatten(),
             nn.Linear(32, 64),
             nn.ReLU(),
