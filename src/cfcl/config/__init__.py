@@ -1,0 +1,43 @@
+"""What a run is: every choice as a field, checked before anything starts. The only pydantic in the project."""
+
+from cfcl.config.files import build, fields, load, override, parse, presets, section_meaning, to_toml, with_method
+from cfcl.config.schema import (
+    AggregationConfig,
+    AugmentConfig,
+    Config,
+    CostConfig,
+    DataConfig,
+    EvaluationConfig,
+    ExchangeConfig,
+    GraphConfig,
+    ModelConfig,
+    PartitionConfig,
+    RegulariserConfig,
+    Section,
+    TrainConfig,
+)
+
+__all__ = [
+    "AggregationConfig",
+    "AugmentConfig",
+    "Config",
+    "CostConfig",
+    "DataConfig",
+    "EvaluationConfig",
+    "ExchangeConfig",
+    "GraphConfig",
+    "ModelConfig",
+    "PartitionConfig",
+    "RegulariserConfig",
+    "Section",
+    "TrainConfig",
+    "build",
+    "fields",
+    "load",
+    "override",
+    "parse",
+    "presets",
+    "section_meaning",
+    "to_toml",
+    "with_method",
+]
