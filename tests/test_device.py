@@ -41,10 +41,27 @@ def images(number: int, seed: int) -> torch.Tensor:
     return torch.randint(0, 256, (number, *SHAPE), dtype=torch.uint8, generator=generator)
 
 
+def begin(setting: Setting, number: int, points: torch.Tensor) -> DeviceState:
+    """A device whose points lie scattered in a larger store, last one first."""
+    store = torch.zeros(2 * len(points), *SHAPE, dtype=torch.uint8)
+    places = torch.arange(len(points)) * 2
+    store[places] = points.flip(0)
+    return device.start(setting, number, store, places.flip(0))
+
+
+def prepare(setting: Setting, state: DeviceState, step: int) -> DeviceState:
+    (state,) = device.prepare(setting, [state], step)
+    return state
+
+
+def answer(setting: Setting, state: DeviceState, requests: list[PullRequest], step: int) -> list[device.Answer]:
+    return device.answer(setting, [(state, requests)], step)
+
+
 def pair(*overrides: str) -> tuple[Setting, DeviceState, DeviceState]:
     """Receiver 0 and transmitter 1, after the receiver's push has arrived."""
     setting = make_setting(small(*overrides))
-    receiver, transmitter = (device.start(setting, i, images(20, i)) for i in range(2))
+    receiver, transmitter = (begin(setting, i, images(20, i)) for i in range(2))
     receiver, reserves = device.push(setting, receiver, 0, [1])
     for reserve in reserves:
         transmitter = device.store(transmitter, reserve)
@@ -57,20 +74,20 @@ def rows_of(points: torch.Tensor) -> set[bytes]:
 
 def test_an_explicit_push_is_own_points_and_the_same_for_all() -> None:
     setting = make_setting(small())
-    state = device.start(setting, 0, images(20, 0))
+    state = begin(setting, 0, images(20, 0))
     state, messages = device.push(setting, state, 0, [1, 3])
     assert [(message.source, message.target) for message in messages] == [(0, 1), (0, 3)]
     for message in messages:
         assert isinstance(message, DataReserve)
         assert len(message.points) == 3
-        assert rows_of(message.points) <= rows_of(state.points)
+        assert rows_of(message.points) <= rows_of(state.points.all())
         assert rows_of(message.points) == rows_of(messages[0].points)  # type: ignore[union-attr]
 
 
 @pytest.mark.equation("13")
 def test_an_implicit_push_is_embeddings_under_the_global_model() -> None:
     setting = make_setting(small("exchange.mode=implicit"))
-    state = device.start(setting, 0, images(20, 0))
+    state = begin(setting, 0, images(20, 0))
     state = replace(state, weights=Weights(state.weights.params * 2 + 1, state.weights.buffers))
     state, (message,) = device.push(setting, state, 0, [1])
     assert isinstance(message, EmbeddingReserve)
@@ -86,19 +103,19 @@ def test_blind_baselines_push_nothing(method: str) -> None:
 
 def test_budgets_differ_by_link_and_none_means_no_push() -> None:
     setting = make_setting(small(), {(1, 0): (4, 6), (2, 0): (0, 5)})
-    state = device.start(setting, 0, images(20, 0))
+    state = begin(setting, 0, images(20, 0))
     _, messages = device.push(setting, state, 0, [1, 2, 3])
     assert {m.target: len(m.points) for m in messages if isinstance(m, DataReserve)} == {1: 6, 3: 3}
-    wanted = {message.target: message.num_items for message in device.request(setting, state, 3, [1, 2, 3])}
+    wanted = {message.target: message.num_items for message in device.request(setting, state.id, 3, [1, 2, 3])}
     assert wanted == {1: 4, 3: 2}
 
 
 @pytest.mark.parametrize("method", ["cfcl", "uniform", "kmeans", "bulk"])
 def test_an_explicit_answer_is_the_transmitters_own_points(method: str) -> None:
     setting, receiver, transmitter = pair(f"exchange.method={method}")
-    (request,) = device.request(setting, receiver, 3, [1])
-    transmitter = device.prepare(setting, transmitter, 3)
-    (reply,) = device.answer(setting, transmitter, [request], 3)
+    (request,) = device.request(setting, receiver.id, 3, [1])
+    transmitter = prepare(setting, transmitter, 3)
+    (reply,) = answer(setting, transmitter, [request], 3)
     assert isinstance(reply.items, DataItems)
     assert (reply.items.source, reply.items.target) == (1, 0)
     # bulk: floor(11 / 3) = 3 exchanges of 2 items at once
@@ -109,10 +126,10 @@ def test_an_explicit_answer_is_the_transmitters_own_points(method: str) -> None:
 @pytest.mark.equation("7", "14")
 def test_an_implicit_answer_is_embeddings_of_candidates() -> None:
     setting, receiver, transmitter = pair("exchange.mode=implicit")
-    transmitter = device.prepare(setting, transmitter, 3)
+    transmitter = prepare(setting, transmitter, 3)
     assert transmitter.candidates is not None
     assert len(set(transmitter.candidates.positions.tolist())) == 8
-    (reply,) = device.answer(setting, transmitter, device.request(setting, receiver, 3, [1]), 3)
+    (reply,) = answer(setting, transmitter, device.request(setting, receiver.id, 3, [1]), 3)
     assert isinstance(reply.items, EmbeddingItems)
     expected = setting.encoder.embed(transmitter.anchor, transmitter.points[reply.positions])
     torch.testing.assert_close(reply.items.embeddings, expected)
@@ -121,20 +138,20 @@ def test_an_implicit_answer_is_embeddings_of_candidates() -> None:
 def test_reserves_of_different_sizes_are_answered_together() -> None:
     config = small()
     setting = make_setting(config, {(1, 0): (2, 5)})
-    transmitter = device.start(setting, 1, images(20, 1))
+    transmitter = begin(setting, 1, images(20, 1))
     for other in (0, 2):
-        _, messages = device.push(setting, device.start(setting, other, images(20, other)), 0, [1])
+        _, messages = device.push(setting, begin(setting, other, images(20, other)), 0, [1])
         transmitter = device.store(transmitter, messages[0])
-    transmitter = device.prepare(setting, transmitter, 3)
+    transmitter = prepare(setting, transmitter, 3)
     requests = [PullRequest(0, 1, 3, 2), PullRequest(2, 1, 3, 3)]
-    replies = device.answer(setting, transmitter, requests, 3)
+    replies = answer(setting, transmitter, requests, 3)
     assert [(reply.items.target, len(reply.positions)) for reply in replies] == [(0, 2), (2, 3)]
 
 
 def test_candidates_are_redrawn_per_pull_or_per_aggregation() -> None:
     def positions(option: str, step: int) -> list[int]:
         setting, _, transmitter = pair(f"exchange.candidates={option}")
-        prepared = device.prepare(setting, transmitter, step).candidates
+        prepared = prepare(setting, transmitter, step).candidates
         assert prepared is not None
         return prepared.positions.tolist()
 
@@ -147,7 +164,7 @@ def test_candidates_are_redrawn_per_pull_or_per_aggregation() -> None:
 def test_relay_may_pass_on_what_was_pulled(mode: str) -> None:
     setting, _, transmitter = pair("exchange.candidates=relay", f"exchange.mode={mode}", "exchange.num_candidates=20")
     remote = images(30, 9) if mode == "explicit" else torch.randn(30, 16)
-    transmitter = device.prepare(setting, replace(transmitter, pulled=remote), 3)
+    transmitter = prepare(setting, replace(transmitter, pulled=remote), 3)
     assert transmitter.candidates is not None
     positions, payload = transmitter.candidates.positions, transmitter.candidates.payload
     passed_on = positions >= 20
@@ -160,7 +177,7 @@ def test_importance_under_the_local_model_differs_from_the_global_one() -> None:
     for option in ("global", "local"):
         setting, _, transmitter = pair(f"exchange.importance_model={option}")
         moved = Weights(torch.randn_like(transmitter.weights.params) * 0.1, transmitter.weights.buffers)
-        transmitter = device.prepare(setting, replace(transmitter, weights=moved), 3)
+        transmitter = prepare(setting, replace(transmitter, weights=moved), 3)
         assert transmitter.candidates is not None
         laws.append(transmitter.candidates.embeddings)
     assert not torch.allclose(laws[0], laws[1])
@@ -199,7 +216,7 @@ def test_the_weight_is_the_mean_over_the_updates_since_the_last_aggregation() ->
 @pytest.mark.equation("24")
 def test_absorbing_embeddings_sets_the_margin_from_own_clusters() -> None:
     setting, state, _ = pair("exchange.mode=implicit", "exchange.num_clusters=1", "regulariser.radius_factor=3")
-    state = device.prepare(setting, state, 3)
+    state = prepare(setting, state, 3)
     state = device.absorb(setting, state, [EmbeddingItems(1, 0, 3, torch.zeros(2, 16))], 3)
     assert state.candidates is not None
     embeddings = setting.encoder.embed(state.anchor, state.points[state.candidates.positions])
@@ -210,8 +227,8 @@ def test_absorbing_embeddings_sets_the_margin_from_own_clusters() -> None:
 def test_embeddings_act_through_the_regulariser_and_not_through_batches() -> None:
     setting, state, _ = pair("exchange.mode=implicit")
     alone, plain = device.local_step(setting, state, 3)
-    near = setting.encoder.embed(state.anchor, state.points[:2])
-    state = device.absorb(setting, device.prepare(setting, state, 3), [EmbeddingItems(1, 0, 3, near)], 3)
+    near = setting.encoder.embed(state.anchor, state.points.all()[:2])
+    state = device.absorb(setting, prepare(setting, state, 3), [EmbeddingItems(1, 0, 3, near)], 3)
     together, report = device.local_step(setting, state, 3)
     assert (plain.weight, plain.regulariser) == (0.0, 0.0)
     assert report.weight > 0
@@ -226,7 +243,7 @@ def test_embeddings_act_through_the_regulariser_and_not_through_batches() -> Non
 
 def test_stale_embeddings_weigh_less_when_age_counts() -> None:
     setting, state, _ = pair("exchange.mode=implicit", "regulariser.staleness=age", "aggregation.period=12")
-    state = device.prepare(setting, state, 0)
+    state = prepare(setting, state, 0)
     weights = []
     for pulled_at in (0, 3):
         items = [EmbeddingItems(1, 0, pulled_at, torch.zeros(2, 16))]
@@ -277,7 +294,7 @@ def test_running_statistics_at_adoption(buffers: str, expected: float) -> None:
 
 def test_moments_start_at_zero() -> None:
     setting = make_setting(small())
-    state = device.start(setting, 0, images(20, 0))
+    state = begin(setting, 0, images(20, 0))
     zero = torch.zeros(setting.encoder.num_parameters)
     assert torch.equal(state.moments.first, zero)
     assert isinstance(state.moments, Moments)
@@ -293,6 +310,6 @@ def test_moments_start_at_zero() -> None:
 def test_a_device_with_too_few_points_is_refused(override: str, complaint: str) -> None:
     setting = make_setting(small(override))
     with pytest.raises(CfclError, match=complaint):
-        device.check(setting, device.start(setting, 0, images(20, 0)))
+        device.check(setting, begin(setting, 0, images(20, 0)))
     blind = make_setting(small(override, "exchange.method=fedavg"))
-    device.check(blind, device.start(blind, 0, images(20, 0)))
+    device.check(blind, begin(blind, 0, images(20, 0)))

@@ -117,9 +117,11 @@ def test_embeddings_depend_on_the_weights_handed_in() -> None:
     assert torch.equal(first, model.embed(model.initial, images()))
 
 
-def test_chunks_do_not_change_embeddings() -> None:
+def test_portions_do_not_change_embeddings(monkeypatch: pytest.MonkeyPatch) -> None:
     model = encoder()
-    torch.testing.assert_close(model.embed(model.initial, images(), chunk=2), model.embed(model.initial, images()))
+    whole = model.embed(model.initial, images())
+    monkeypatch.setattr("cfcl.models.encoder.PORTION", 2)
+    torch.testing.assert_close(model.embed(model.initial, images()), whole)
 
 
 def test_gradient_agrees_with_finite_differences_along_itself() -> None:

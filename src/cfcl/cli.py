@@ -3,8 +3,9 @@
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -63,6 +64,12 @@ def run(
     out: Out = RUNS,
     device: Device = "cpu",
     data_dir: DataDir = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes that share the devices; not given: one per core.")
+    ] = None,
+    engine: Annotated[
+        Literal["sharded", "loop"], typer.Option(help="loop is the slow reference; records are the same to the byte.")
+    ] = "sharded",
     as_json: Annotated[bool, typer.Option("--json", help="Print every record as a JSON line instead.")] = False,
 ) -> None:
     """Simulate SPEC and write one run folder: config, metrics, costs, encoder and plots.
@@ -73,14 +80,15 @@ def run(
         wanted = _load(spec, overrides_with(overrides, data_dir))
         from cfcl.experiments import progress, suites
 
+        simulate = partial(suites.simulate, wanted, out=out, device=device, workers=workers, engine=engine)
         if as_json:
-            result = suites.simulate(
-                wanted, out=out, device=device, watch=lambda row: print(json.dumps(row), flush=True)
-            )
+            result = simulate(watch=lambda row: print(json.dumps(row), flush=True))
             print(json.dumps({"kind": "done", "folder": str(result.folder)}), flush=True)
             return
         with progress.RunProgress(console, wanted) as bar:
-            result = suites.simulate(wanted, out=out, device=device, watch=bar.watch)
+            result = simulate(watch=bar.watch)
+        if result.folder is None:  # one of torchrun's processes, but not the one that writes
+            return
         console.print(progress.run_table(result.metrics))
         console.print(f"Run folder: {result.folder}", soft_wrap=True, highlight=False)
 
@@ -111,11 +119,13 @@ def compare(
         base = _load(spec, overrides_with(overrides, data_dir))
         from cfcl.experiments import progress, records, report, suites
         from cfcl.experiments.workers import run_many
-        from cfcl.sim.loop import Simulation
+        from cfcl.sim import engines, team
 
+        if team.launched():
+            raise CfclError("compare starts its own processes, one per run: call it without torchrun")
         plan = suites.plan(base, [word.strip() for word in methods.split(",") if word.strip()], _seeds(seeds))
         for item in plan:
-            Simulation(item, torch_device=device)  # refuses an impossible run before any folder exists
+            engines.check(item, device)  # refuses an impossible run before any folder exists
         folder = records.claim(out, f"{base.name}-compare")
         with progress.CompareProgress(console, plan) as bars:
             outcomes = run_many(plan, out=folder, num_workers=workers, device=device, watch=bars.watch)

@@ -1,6 +1,6 @@
 """The server: which models it averages, and how. It never sees a datapoint or an embedding."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 
@@ -30,6 +30,6 @@ def aggregate(models: Sequence[LocalModel]) -> Weights:
     )
 
 
-def broadcast(model: Weights, num_devices: int, step: int) -> list[GlobalModel]:
-    """The global model for every device."""
-    return [GlobalModel(SERVER, device, step, model.params, model.buffers) for device in range(num_devices)]
+def broadcast(model: Weights, devices: Iterable[int], step: int) -> list[GlobalModel]:
+    """The global model for each of `devices`."""
+    return [GlobalModel(SERVER, device, step, model.params, model.buffers) for device in devices]

@@ -14,12 +14,12 @@ complaints = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
 
 @contextmanager
 def user_errors(interrupted: str = "interrupted") -> Iterator[None]:
-    """Turn what a user can mend into one line on stderr and exit code 2."""
+    """Turn what a user can mend into one line on stderr and its exit code."""
     try:
         yield
     except CfclError as error:
         complaints.print(f"error: {error}")
-        raise typer.Exit(2) from None
+        raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
         complaints.print(interrupted)
         raise typer.Exit(130) from None

@@ -9,6 +9,7 @@ from sklearn.cluster import KMeans
 from torch import Tensor
 
 from cfcl.core.clustering import (
+    WIDE,
     Clusters,
     inertia,
     kmeans,
@@ -350,3 +351,36 @@ def test_seeds_are_distinct_values_as_long_as_there_are_any(problem: tuple[Tenso
         num_distinct = len(set(map(tuple, rows)))
         chosen = [tuple(rows[index]) for index in indices]
         assert len(set(chosen)) == min(num_distinct, len(indices))
+
+
+@pytest.mark.parametrize("dim", [WIDE, WIDE + 1, 300])
+def test_wide_points_are_compared_as_narrow_ones_are(dim: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    points, others = torch.rand(2, 3, 40, dim, generator=generator), torch.rand(2, 3, 7, dim, generator=generator)
+    expected = (points.double().unsqueeze(-2) - others.double().unsqueeze(-3)).square().sum(-1)
+    torch.testing.assert_close(squared_distances(points, others).double(), expected, rtol=1e-4, atol=0)
+    flat = squared_distances(points[0, 0], others[0, 0])
+    torch.testing.assert_close(flat.double(), expected[0, 0], rtol=1e-4, atol=0)
+    itself = squared_distances(points, points).diagonal(dim1=-2, dim2=-1)
+    assert bool((itself == 0).all())
+
+
+def test_a_wide_problem_has_the_same_bits_alone_and_beside_others() -> None:
+    generator = torch.Generator().manual_seed(1)
+    points, uniforms = torch.rand(5, 60, 200, generator=generator), torch.rand(5, 6, generator=generator)
+    together = kmeans(points, 6, uniforms)
+    for row in range(5):
+        alone = kmeans(points[row : row + 1], 6, uniforms[row : row + 1])
+        assert torch.equal(alone.assignment[0], together.assignment[row])
+        assert torch.equal(alone.centroids[0], together.centroids[row])
+
+
+def test_wide_clusters_are_means_of_their_members() -> None:
+    points = torch.rand(1, 50, 100, generator=torch.Generator().manual_seed(2))
+    found = kmeans(points, 4, torch.tensor([[0.1, 0.3, 0.6, 0.9]]))
+    for number in range(4):
+        members = points[0][found.assignment[0] == number]
+        assert len(members) == int(found.counts[0, number]) > 0
+        torch.testing.assert_close(found.centroids[0, number], members.mean(dim=0))
+    nearest = squared_distances(points, found.centroids)[0].argmin(dim=1)
+    assert torch.equal(nearest, found.assignment[0])

@@ -1,6 +1,7 @@
 """One suite for every policy in both modes, then what is special to each."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cfcl.config import ExchangeConfig
-from cfcl.core.clustering import kmeans
+from cfcl.core.clustering import Clusters, kmeans
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
 from cfcl.exchange.policies import Draws, Policy, Pull, Selection
@@ -43,18 +44,19 @@ def make_pull(
         case "reserve equals candidates":
             reserve = candidates[: config.num_reserve].expand(links, -1, -1).contiguous()
     seeds = torch.rand(1, config.num_clusters, generator=generator)
+    others = tuple(range(1, links + 1)) if receivers is None else receivers
     return Pull(
-        candidates=candidates,
-        clusters=kmeans(candidates.unsqueeze(0), config.num_clusters, seeds),
+        seed=5,
+        step=25,
+        links=tuple((0, receiver) for receiver in others),
+        candidates=candidates.expand(links, -1, -1),
+        clusters=kmeans(candidates.expand(links, -1, -1), config.num_clusters, seeds.expand(links, -1)),
         reserve=reserve,
         positives=reserve + 0.1,
         num_items=num_items,
         temperature=7.0,
         margin=0.5,
         config=config,
-        draws=Draws(
-            seed=5, device=0, step=25, receivers=tuple(range(1, links + 1)) if receivers is None else receivers
-        ),
     )
 
 
@@ -104,10 +106,12 @@ def test_a_link_does_not_depend_on_the_others_beside_it(name: str, mode: str) ->
     alone = Pull(
         **{
             **vars(together),
+            "links": ((0, 2),),
+            "candidates": together.candidates[1:2],
+            "clusters": Clusters(*(part[1:2] for part in vars(together.clusters).values())),
             "reserve": together.reserve[1:2],
             "positives": together.positives[1:2],
             "num_items": (5,),
-            "draws": Draws(seed=5, device=0, step=25, receivers=(2,)),
         }
     )
 
@@ -150,7 +154,7 @@ def test_every_reading_of_the_scores_gives_a_law_of_its_own() -> None:
 def test_explicit_pull_by_hand() -> None:
     # Candidates: three at 0 and one at 10; reserve: one at 0 and none near 10; positives equal their anchors.
     config = small("explicit", num_candidates=4, num_clusters=2, num_reserve=1, num_pulled=1)
-    candidates = torch.tensor([[0.0], [0.0], [0.0], [10.0]])
+    candidates = torch.tensor([[[0.0], [0.0], [0.0], [10.0]]])
     pull = Pull(
         **{
             **vars(make_pull(config, num_items=(1,))),
@@ -170,12 +174,12 @@ def test_explicit_pull_by_hand() -> None:
 def test_implicit_pull_by_hand() -> None:
     # Clusters {0, 2} around 1 and {10, 14} around 12; one reserve embedding at 0; flat overlap factor.
     config = small("implicit", num_candidates=4, num_clusters=2, num_reserve=1, num_pulled=1, overlap_std=1e6)
-    candidates = torch.tensor([[0.0], [2.0], [10.0], [14.0]])
+    candidates = torch.tensor([[[0.0], [2.0], [10.0], [14.0]]])
     pull = Pull(
         **{
             **vars(make_pull(config, num_items=(1,))),
             "candidates": candidates,
-            "clusters": kmeans(candidates[None], 2, torch.tensor([[0.0, 0.5]])),
+            "clusters": kmeans(candidates, 2, torch.tensor([[0.0, 0.5]])),
             "reserve": torch.zeros(1, 1, 1),
             "positives": None,
         }
@@ -196,7 +200,7 @@ def test_uniform_is_uniform() -> None:
 
 def test_kmeans_sends_one_item_of_each_group() -> None:
     config = small("explicit", num_candidates=6, num_clusters=2)
-    candidates = torch.tensor([[0.0], [0.4], [0.9], [10.0], [10.3], [10.9]])
+    candidates = torch.tensor([[[0.0], [0.4], [0.9], [10.0], [10.3], [10.9]]])
     pull = make_pull(config, num_items=(2,))
     pull = Pull(**{**vars(pull), "candidates": candidates, "reserve": None, "positives": None})
     (chosen,) = choose("kmeans", pull).chosen
@@ -219,7 +223,7 @@ def test_reserve_offer_by_kmeans_and_at_random() -> None:
 def test_a_policy_can_be_registered_once_and_unknown_ones_are_refused() -> None:
     def first(pull: Pull) -> Selection:
         rows = [torch.arange(n) for n in pull.num_items]
-        return Selection(tuple(rows), torch.zeros(len(rows), len(pull.candidates), dtype=torch.float64))
+        return Selection(tuple(rows), torch.zeros(len(rows), pull.candidates.shape[1], dtype=torch.float64))
 
     policies.register("first_ones", Policy(offer=None, choose=first))
     try:
@@ -237,10 +241,37 @@ def test_a_policy_can_be_registered_once_and_unknown_ones_are_refused() -> None:
 
 
 def test_draws_depend_on_their_name_alone() -> None:
-    def numbers(draws: Draws) -> Tensor:
-        return draws.per_link("draw", 3)
+    def numbers(*receivers: int) -> Tensor:
+        return make_pull(small("explicit"), num_items=(1,) * len(receivers), receivers=receivers).uniforms("draw", 3)
 
-    both, one = Draws(0, 1, 2, (4, 7)), Draws(0, 1, 2, (7,))
-    assert torch.equal(numbers(both)[1], numbers(one)[0])
-    assert not torch.equal(numbers(both)[0], numbers(both)[1])
-    assert not torch.equal(numbers(one), numbers(Draws(0, 1, 3, (7,))))
+    both = numbers(4, 7)
+    assert torch.equal(both[1], numbers(7)[0])
+    assert not torch.equal(both[0], both[1])
+    shared = make_pull(small("explicit"), num_items=(1, 1)).transmitter_uniforms("draw", 3)
+    assert torch.equal(shared[0], shared[1])
+    assert torch.equal(Draws(0, 1, 2).uniforms("a", 3), Draws(0, 1, 2).uniforms("a", 3))
+    assert not torch.equal(Draws(0, 1, 2).uniforms("a", 3), Draws(0, 1, 3).uniforms("a", 3))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", NAMES)
+def test_links_of_several_transmitters_go_through_together(name: str, mode: str) -> None:
+    config = small(mode)
+    pulls = [replace(make_pull(config, seed=seed, num_items=(3, 4)), links=((seed, 8), (seed, 9))) for seed in range(3)]
+    together = replace(
+        pulls[0],
+        links=tuple(link for pull in pulls for link in pull.links),
+        candidates=torch.cat([pull.candidates for pull in pulls]),
+        clusters=Clusters(
+            *(torch.cat([getattr(pull.clusters, name) for pull in pulls]) for name in vars(pulls[0].clusters))
+        ),
+        reserve=torch.cat([pull.reserve for pull in pulls if pull.reserve is not None]),
+        positives=torch.cat([pull.positives for pull in pulls if pull.positives is not None]),
+        num_items=(3, 4) * 3,
+    )
+
+    selection, alone = choose(name, together), [choose(name, pull) for pull in pulls]
+
+    assert torch.equal(selection.log_probabilities, torch.cat([part.log_probabilities for part in alone]))
+    expected = [items.tolist() for part in alone for items in part.chosen]
+    assert [items.tolist() for items in selection.chosen] == expected

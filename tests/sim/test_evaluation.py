@@ -14,7 +14,8 @@ def judged(labels: list[int]) -> evaluation.Row:
     config = Config()
     encoder = Encoder(config.model, (1, 8, 8), seed=0)
     dataset = Dataset("shades", images, known, images, known)
-    return evaluation.label_map(config, encoder, encoder.initial, dataset)
+    embeddings = encoder.embed(encoder.initial, evaluation.map_images(config, dataset))
+    return evaluation.label_map(config, dataset, embeddings)
 
 
 def test_the_label_map_leaves_out_labels_with_a_single_point() -> None:

@@ -7,8 +7,8 @@ import torch
 from cfcl.config import Config
 from cfcl.exchange import policies
 from cfcl.experiments import records
-from cfcl.sim import loop
 from cfcl.sim.loop import Simulation
+from cfcl.sim.world import single_thread
 from tests.conftest import small
 
 Row = dict[str, Any]
@@ -217,6 +217,6 @@ def test_a_run_on_cuda_agrees_with_the_cpu(mode: str) -> None:
 
 def test_single_thread_is_undone_after_an_error() -> None:
     before = torch.get_num_threads()
-    with pytest.raises(RuntimeError, match="stop"), loop.single_thread():
+    with pytest.raises(RuntimeError, match="stop"), single_thread():
         raise RuntimeError("stop")
     assert torch.get_num_threads() == before

@@ -304,6 +304,8 @@ class EvaluationConfig(Section):
     """Test images behind alignment, uniformity, effective rank and CKA."""
     num_health_devices: Annotated[int, Field(ge=2)] = 20
     """Most devices compared by CKA."""
+    num_traced: Count = 50
+    """Most receivers whose pulls leave records of their own, drawn once."""
     log_every: PositiveCount = 2
     """Steps between records of the training losses."""
 

@@ -1,7 +1,8 @@
 """K-means++ and Lloyd's algorithm, for many independent problems at once.
 
-Problems share no arithmetic: every sum runs over one problem in a fixed order (no matrix product, no library
-reduction over values), so a problem has the same bits alone, beside others, and on any number of threads.
+Problems share no arithmetic: every sum runs over one problem in a fixed order (no library reduction over values), so a
+problem has the same bits alone, beside others, and on any number of threads. Points of many features go through one
+matrix product a problem: the same bits alone and beside others, given the number of threads.
 """
 
 from dataclasses import dataclass
@@ -9,6 +10,9 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+WIDE = 64
+"""Points of more features than this are compared by matrix products."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ def squared_distances(
     points: Float[Tensor, "*batch points dim"], others: Float[Tensor, "*batch others dim"]
 ) -> Float[Tensor, "*batch points others"]:
     """`|x - y|^2` of every point with every other one, for scoring: no gradient passes."""
+    if points.shape[-1] > WIDE:
+        return _by_products(points, others)
     total = points.new_zeros(*points.shape[:-2], others.shape[-2], points.shape[-2])
     difference = torch.empty_like(total)
     # feature by feature, so that no block of all differences is ever held
@@ -31,6 +37,21 @@ def squared_distances(
         torch.sub(x, y, out=difference)
         total += difference.square_()
     return total.mT
+
+
+def _by_products(
+    points: Float[Tensor, "*batch points dim"], others: Float[Tensor, "*batch others dim"]
+) -> Float[Tensor, "*batch points others"]:
+    """`|x|^2 + |y|^2 - 2 x y`, problem by problem; what rounding alone may leave counts as zero."""
+    wide = [tensor.detach().reshape(-1, *tensor.shape[-2:]) for tensor in (points, others)]
+    rounding = 100 * torch.finfo(points.dtype).eps
+    found = []
+    for x, y in zip(*wide, strict=True):
+        norms = torch.linalg.vecdot(x, x).unsqueeze(1) + torch.linalg.vecdot(y, y)
+        distances = torch.addmm(norms, x, y.T, alpha=-2)
+        found.append(torch.where(distances > rounding * norms, distances, 0.0))
+    shape = (*points.shape[:-1], others.shape[-2])
+    return (torch.stack(found) if found else wide[0].new_zeros(shape)).view(shape)
 
 
 def seed_plus_plus(
@@ -41,7 +62,7 @@ def seed_plus_plus(
     Seed `h` inverts a cumulative distribution at `uniforms[:, h]`. Once every point coincides with a seed, the
     remaining seeds are uniform again, hence repeated points.
     """
-    points = _by_feature(points)
+    points = _laid_out(points)
     indices = _uniform_index(uniforms[:, 0], points.shape[1])
     seeds = [indices]
     nearest = _distances_to(points, indices)
@@ -64,8 +85,8 @@ def lloyd(
     next farthest, and so on; it stays empty if that point lies on its centroid. Ties go to the lowest index.
     """
     assert max_iterations > 0, "without an iteration there is no assignment"
-    remaining = _by_feature(points)
-    centroids = _by_feature(initial_centroids).clone()
+    remaining = _laid_out(points)
+    centroids = _laid_out(initial_centroids).clone()
     assignment = torch.full(points.shape[:2], -1, dtype=torch.int64, device=points.device)
     active = torch.arange(len(points), device=points.device)
     for _ in range(max_iterations):
@@ -110,11 +131,14 @@ def nearest_points(
     return torch.where(clusters.counts > 0, nearest, -1)
 
 
-def _by_feature(points: Float[Tensor, "problems points dim"]) -> Float[Tensor, "problems points dim"]:
-    """The same points in double precision, one feature after the other in memory, as `squared_distances` likes it.
+def _laid_out(points: Float[Tensor, "problems points dim"]) -> Float[Tensor, "problems points dim"]:
+    """The same points as `squared_distances` likes them: in double precision and one feature after the other in memory,
+    or, if wide, as they are.
 
     Squares of any single-precision numbers neither overflow nor vanish in double precision.
     """
+    if points.shape[-1] > WIDE:
+        return points.detach().contiguous()
     return points.detach().double().mT.contiguous().mT
 
 
@@ -196,8 +220,13 @@ def _means(
 ) -> Float[Tensor, "problems clusters dim"]:
     """The mean of each cluster's members; the old centroid where there are none."""
     counts = _counts(assignment, centroids.shape[1]).unsqueeze(2)
-    index = assignment.unsqueeze(1).expand_as(points.mT)
-    sums = torch.zeros_like(centroids.mT).scatter_add(2, index, points.mT).mT
+    if points.shape[-1] > WIDE:
+        member = points.new_zeros(*counts.shape[:2], points.shape[1])
+        member.scatter_(1, assignment.unsqueeze(1), 1.0)
+        sums = torch.stack([table @ problem for table, problem in zip(member, points, strict=True)])
+    else:
+        index = assignment.unsqueeze(1).expand_as(points.mT)
+        sums = torch.zeros_like(centroids.mT).scatter_add(2, index, points.mT).mT
     return torch.where(counts > 0, sums / counts.clamp_min(1), centroids)
 
 
@@ -206,5 +235,7 @@ def _own_distances(
 ) -> Float[Tensor, "problems points"]:
     """Squared distance of each point to the centroid of its cluster."""
     own = _take(clusters.centroids, clusters.assignment)
+    if points.shape[-1] > WIDE:
+        return (points.detach().double() - own.double()).square().sum(dim=-1)
     # every point is a batch of its own here: one point against one centroid
     return squared_distances(points.detach().double().unsqueeze(2), own.double().unsqueeze(2)).flatten(1)

@@ -1,13 +1,15 @@
 """A device: a state machine over frozen messages. No I/O, no clock, no neighbour's state."""
 
-from cfcl.device.state import Candidates, DeviceState, Setting, check, start
-from cfcl.device.trading import Answer, absorb, answer, cluster, prepare, push, request, retain, store
+from cfcl.device.selecting import Answer, answer, cluster, prepare
+from cfcl.device.state import Candidates, DeviceState, Points, Setting, check, no_embeddings, no_items, start
+from cfcl.device.trading import absorb, push, request, retain, store
 from cfcl.device.training import StepReport, adopt, local_step, upload
 
 __all__ = [
     "Answer",
     "Candidates",
     "DeviceState",
+    "Points",
     "Setting",
     "StepReport",
     "absorb",
@@ -16,6 +18,8 @@ __all__ = [
     "check",
     "cluster",
     "local_step",
+    "no_embeddings",
+    "no_items",
     "prepare",
     "push",
     "request",

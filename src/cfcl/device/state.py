@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
+from jaxtyping import Int, UInt8
 from torch import Tensor
 
 from cfcl.config import Config
@@ -28,6 +29,29 @@ class Setting:
     budgets: Budgets
 
 
+@dataclass(frozen=True, eq=False)
+class Points:
+    """A device's own datapoints: places in a store that all devices of a process share."""
+
+    store: UInt8[Tensor, "all channels height width"]
+    places: Int[Tensor, " points"]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, positions: Tensor) -> UInt8[Tensor, "taken channels height width"]:
+        return self.store[self.places[positions]]
+
+    def all(self) -> UInt8[Tensor, "points channels height width"]:
+        """Every one of them, copied out of the store."""
+        return self.store[self.places]
+
+    @property
+    def device(self) -> torch.device:
+        """Where they are."""
+        return self.store.device
+
+
 @dataclass(frozen=True)
 class Candidates:
     """What a device may send at this exchange, Eq. (7) and (14)."""
@@ -47,8 +71,7 @@ class DeviceState:
     """Everything a device knows. Tensors in it are never changed in place."""
 
     id: int
-    points: Tensor
-    """Own datapoints, uint8."""
+    points: Points
     weights: Weights
     moments: Moments
     anchor: Weights
@@ -69,16 +92,16 @@ class DeviceState:
     """Number of those updates."""
 
 
-def start(setting: Setting, device: int, points: Tensor) -> DeviceState:
-    """A device that has just received the initial global model (Alg. 1)."""
+def start(setting: Setting, device: int, store: Tensor, places: Tensor) -> DeviceState:
+    """A device with the points of `store` at `places` that has just received the initial global model (Alg. 1)."""
     initial = setting.encoder.initial
     return DeviceState(
         id=device,
-        points=points,
+        points=Points(store, places.to(store.device)),
         weights=initial,
         moments=fresh_moments(initial),
         anchor=initial,
-        pulled=no_items(setting, points),
+        pulled=no_items(setting),
     )
 
 
@@ -106,9 +129,12 @@ def no_embeddings(setting: Setting) -> Tensor:
     return torch.zeros(0, encoder.embedding_dim, device=encoder.device)
 
 
-def no_items(setting: Setting, points: Tensor) -> Tensor:
+def no_items(setting: Setting) -> Tensor:
     """An empty batch of what this run's mode exchanges."""
-    return points[:0] if setting.config.exchange.mode == "explicit" else no_embeddings(setting)
+    if setting.config.exchange.mode == "implicit":
+        return no_embeddings(setting)
+    encoder = setting.encoder
+    return torch.zeros(0, *encoder.image_shape, dtype=torch.uint8, device=encoder.device)
 
 
 def _check_size(name: str, value: int, state: DeviceState) -> None:

@@ -1,6 +1,7 @@
 """What communication costs, counted at the link and nowhere else."""
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypedDict
 
@@ -65,7 +66,6 @@ class Ledger:
     """Mbit/s of the device-to-device links that differ."""
     bytes: dict[tuple[int, int, Kind, Direction], int] = field(default_factory=lambda: defaultdict(int))
     seconds: float = 0.0
-    joules: float = 0.0
     _waiting: dict[int, float] = field(default_factory=lambda: defaultdict(float))
 
     def charge(self, message: Message) -> None:
@@ -75,15 +75,17 @@ class Ledger:
         size = size_of(message, num_parameters=self.num_parameters)
         kind, direction = LABELS[type(message)]
         self.bytes[message.source, message.target, kind, direction] += size
-        duration = size * 8 / (self._rate(message) * 1e6)
-        self.joules += self.config.transmit_watts * duration
+        duration = size * 8 / (self._rate(message.source, message.target) * 1e6)
         # Models of different devices travel in parallel; what one device receives over D2D arrives in sequence.
         receiver = message.source if direction == "up" else message.target
         self._waiting[receiver] += duration
 
-    def settle(self) -> float:
-        """End of an exchange or an aggregation: add the slowest device's time, and return it."""
-        slowest = max(self._waiting.values(), default=0.0)
+    def settle(self, agree: Callable[[float], float] = lambda slowest: slowest) -> float:
+        """End of an exchange or an aggregation: add the slowest device's time, and return it.
+
+        Where devices are spread over processes, `agree` turns the slowest here into the slowest of all.
+        """
+        slowest = agree(max(self._waiting.values(), default=0.0))
         self._waiting.clear()
         self.seconds += slowest
         return slowest
@@ -95,15 +97,17 @@ class Ledger:
     def totals(self) -> Totals:
         """The cumulative figures."""
         by_direction: dict[str, int] = defaultdict(int)
-        for (_, _, _, direction), size in self.bytes.items():
+        joules = 0.0
+        for (source, target, _, direction), size in sorted(self.bytes.items()):
             by_direction[direction] += size
+            joules += self.config.transmit_watts * size * 8 / (self._rate(source, target) * 1e6)
         return Totals(
             bytes_push=by_direction["push"],
             bytes_pull=by_direction["pull"],
             bytes_up=by_direction["up"],
             bytes_down=by_direction["down"],
             seconds=self.seconds,
-            joules=self.joules,
+            joules=joules,
         )
 
     def table(self) -> list[dict[str, int | str]]:
@@ -113,9 +117,9 @@ class Ledger:
             for (source, target, kind, direction), size in sorted(self.bytes.items())
         ]
 
-    def _rate(self, message: Message) -> float:
-        if message.target == SERVER:
+    def _rate(self, source: int, target: int) -> float:
+        if target == SERVER:
             return self.config.uplink_mbps
-        if message.source == SERVER:
+        if source == SERVER:
             return self.config.downlink_mbps
-        return self.rates.get((message.source, message.target), self.config.d2d_mbps)
+        return self.rates.get((source, target), self.config.d2d_mbps)

@@ -20,34 +20,34 @@ from cfcl.errors import CfclError
 
 @dataclass(frozen=True)
 class Draws:
-    """The random numbers of one device at one step; each link has its own streams."""
+    """The random numbers of one device at one step."""
 
     seed: int
     device: int
     step: int
-    receivers: tuple[int, ...] = ()
 
-    def shared(self, purpose: str, *shape: int) -> Tensor:
-        """Uniforms of the device itself."""
+    def uniforms(self, purpose: str, *shape: int) -> Tensor:
+        """Uniforms in 0..1, in double precision."""
         return _uniforms(rng.stream(self.seed, purpose, self.device, self.step), *shape)
-
-    def per_link(self, purpose: str, *shape: int) -> Tensor:
-        """Uniforms with a leading axis of links."""
-        return torch.stack(
-            [_uniforms(rng.stream(self.seed, purpose, self.device, to, self.step), *shape) for to in self.receivers]
-        )
 
 
 @dataclass(frozen=True)
 class Pull:
-    """What a transmitter knows when several receivers pull from it at once."""
+    """What is known where items are chosen, for several links at once; links of one transmitter share its candidates.
 
-    candidates: Float[Tensor, "candidates dim"]
-    """Embeddings of its candidates, Eq. (14)."""
+    Every link is a problem of its own: what a policy chooses for it may not depend on the links beside it.
+    """
+
+    seed: int
+    step: int
+    links: tuple[tuple[int, int], ...]
+    """Transmitter and receiver."""
+    candidates: Float[Tensor, "links candidates dim"]
+    """Embeddings of the transmitter's candidates, Eq. (14)."""
     clusters: clustering.Clusters
-    """The candidates' own clusters (a batch of one)."""
+    """The candidates' own clusters."""
     reserve: Float[Tensor, "links reserve dim"] | None
-    """Embeddings of each receiver's reserve, Eq. (13); None if the policy pushes none."""
+    """Embeddings of the receiver's reserve, Eq. (13); None if the policy pushes none."""
     positives: Float[Tensor, "links reserve dim"] | None
     """Embeddings of the augmented reserve points (mode `explicit`)."""
     num_items: tuple[int, ...]
@@ -55,11 +55,17 @@ class Pull:
     temperature: float
     margin: float
     config: ExchangeConfig
-    draws: Draws
 
     def uniforms(self, purpose: str, size: int) -> Float[Tensor, "links size"]:
         """Random numbers of each link, where the candidates are."""
-        return self.draws.per_link(purpose, size).to(self.candidates.device)
+        return self._drawn([rng.stream(self.seed, purpose, j, i, self.step) for j, i in self.links], size)
+
+    def transmitter_uniforms(self, purpose: str, size: int) -> Float[Tensor, "links size"]:
+        """Random numbers of each transmitter, the same for all its links."""
+        return self._drawn([rng.stream(self.seed, purpose, j, self.step) for j, _ in self.links], size)
+
+    def _drawn(self, streams: list[torch.Generator], size: int) -> Tensor:
+        return torch.stack([_uniforms(stream, size) for stream in streams]).to(self.candidates.device)
 
 
 @dataclass(frozen=True)
@@ -91,8 +97,8 @@ class Policy:
 def push_reserve(points: Float[Tensor, "points pixels"], size: int, config: ExchangeConfig, draws: Draws) -> Tensor:
     """Positions of the reserve points, Eq. (6), by K-means on pixels or at random."""
     if config.reserve == "random":
-        return importance.uniform_sample(draws.shared("reserve", len(points)).to(points.device), size)
-    return importance.reserve_by_kmeans(points, draws.shared("reserve", size).to(points.device, points.dtype))
+        return importance.uniform_sample(draws.uniforms("reserve", len(points)).to(points.device), size)
+    return importance.reserve_by_kmeans(points, draws.uniforms("reserve", size).to(points.device, points.dtype))
 
 
 def draw(log_probabilities: Float[Tensor, "links candidates"], pull: Pull) -> Selection:
@@ -105,15 +111,14 @@ def choose_explicit(pull: Pull) -> Selection:
     """Explicit pull, Alg. 2: share of candidates in each joint cluster, times the softmax of expected losses."""
     assert pull.reserve is not None
     assert pull.positives is not None
-    config, num_candidates = pull.config, len(pull.candidates)
-    candidates = pull.candidates.expand(len(pull.num_items), -1, -1)
-    together = torch.cat([candidates, pull.reserve], dim=1)
+    config, num_candidates = pull.config, pull.candidates.shape[1]
+    together = torch.cat([pull.candidates, pull.reserve], dim=1)
     seeds = pull.uniforms("clusters", config.num_clusters).to(together.dtype)
     assignment = clustering.kmeans(together, config.num_clusters, seeds).assignment
     member = importance.membership(assignment, config.num_clusters)
     candidate_counts, reserve_counts = member[:, :num_candidates].sum(1), member[:, num_candidates:].sum(1)
     macro = importance.macro_explicit(importance.macro_ratio(candidate_counts, reserve_counts))
-    losses = importance.expected_loss(pull.reserve, pull.positives, candidates, margin=pull.margin)
+    losses = importance.expected_loss(pull.reserve, pull.positives, pull.candidates, margin=pull.margin)
     if config.temperature_scale == "spread":
         losses = importance.scale_by_spread(losses)
     micro = importance.micro_explicit(
@@ -125,12 +130,10 @@ def choose_explicit(pull: Pull) -> Selection:
 def choose_implicit(pull: Pull) -> Selection:
     """Implicit pull, Alg. 3: cluster scores scaled by overlap, times the scores inside the cluster."""
     assert pull.reserve is not None
-    config, links = pull.config, len(pull.num_items)
-    assignment = pull.clusters.assignment.expand(links, -1)
-    centroids = pull.clusters.centroids.double().expand(links, -1, -1)
-    occupied = (pull.clusters.counts > 0).expand(links, -1)
+    config, assignment = pull.config, pull.clusters.assignment
+    centroids, occupied = pull.clusters.centroids.double(), pull.clusters.counts > 0
     member = importance.membership(assignment, config.num_clusters)
-    candidates, reserve = pull.candidates.double().expand(links, -1, -1), pull.reserve.double()
+    candidates, reserve = pull.candidates.double(), pull.reserve.double()
     own = centroids.gather(1, assignment.unsqueeze(-1).expand_as(candidates))
     score = importance.embedding_score(
         clustering.squared_distances(candidates, reserve),
@@ -152,18 +155,21 @@ def choose_cfcl(pull: Pull) -> Selection:
 
 def choose_uniform(pull: Pull) -> Selection:
     """Every candidate is as likely as any other."""
-    size = (len(pull.num_items), len(pull.candidates))
+    size = pull.candidates.shape[:2]
     law = torch.full(size, -math.log(size[1]), dtype=torch.float64, device=pull.candidates.device)
     return draw(law, pull)
 
 
 def choose_kmeans(pull: Pull) -> Selection:
     """The candidates nearest to the centroids of n clusters of their embeddings."""
-    chosen = tuple(_representatives(pull, size) for size in pull.num_items)
-    law = torch.full((len(chosen), len(pull.candidates)), -math.inf, dtype=torch.float64, device=pull.candidates.device)
-    for row, items in zip(law, chosen, strict=True):
-        row[items] = -math.log(max(len(items), 1))
-    return Selection(chosen, law)
+    law = torch.full(pull.candidates.shape[:2], -math.inf, dtype=torch.float64, device=pull.candidates.device)
+    chosen = [torch.zeros(0, dtype=torch.int64, device=law.device)] * len(pull.links)
+    for size in set(pull.num_items) - {0}:
+        rows = [row for row, wanted in enumerate(pull.num_items) if wanted == size]
+        for row, nearest in zip(rows, _representatives(pull, rows, min(size, law.shape[1])), strict=True):
+            chosen[row] = nearest[nearest >= 0]
+            law[row, chosen[row]] = -math.log(len(chosen[row]))
+    return Selection(tuple(chosen), law)
 
 
 POLICIES: dict[str, Policy] = {
@@ -173,6 +179,9 @@ POLICIES: dict[str, Policy] = {
     "bulk": Policy(offer=push_reserve, choose=choose_cfcl, once=True),
     "fedavg": Policy(offer=None, choose=None),
 }
+
+BUILT_IN = frozenset(POLICIES)
+"""Policies that every process knows."""
 
 
 def register(name: str, policy: Policy) -> None:
@@ -204,11 +213,7 @@ def _reserve_centroids(reserve: Tensor, pull: Pull) -> tuple[Tensor, Tensor]:
     return found.centroids, found.counts > 0
 
 
-def _representatives(pull: Pull, size: int) -> Tensor:
-    points = pull.candidates.unsqueeze(0)
-    size = min(size, points.shape[1])
-    if size == 0:
-        return torch.zeros(0, dtype=torch.int64, device=points.device)
-    seeds = pull.draws.shared("representatives", 1, size).to(points)
-    nearest = clustering.nearest_points(points, clustering.kmeans(points, size, seeds))[0]
-    return nearest[nearest >= 0]
+def _representatives(pull: Pull, rows: list[int], size: int) -> Int[Tensor, "rows size"]:
+    points = pull.candidates[rows]
+    seeds = pull.transmitter_uniforms("representatives", size)[rows].to(points.dtype)
+    return clustering.nearest_points(points, clustering.kmeans(points, size, seeds))

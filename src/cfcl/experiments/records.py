@@ -11,7 +11,7 @@ from typing import IO, Any, Self
 
 from cfcl import config as configs
 from cfcl.config import Config
-from cfcl.errors import CfclError
+from cfcl.errors import CfclError, WorkerLost
 
 Row = dict[str, Any]
 
@@ -90,7 +90,8 @@ def _claim(parent: Path, name: str, place: Callable[[Path], Path]) -> Path:
 class Writer:
     """Writes one run to `<folder>.partial`, which becomes `<folder>` when all of it is there.
 
-    After an error nothing stays; after an interruption the partial folder stays, with what had been measured.
+    After an error nothing stays; after an interruption or the loss of a worker the partial folder stays, with what
+    had been measured.
     """
 
     def __init__(self, config: Config, out: Path) -> None:
@@ -117,7 +118,7 @@ class Writer:
         self._metrics.close()
         if error is None:
             self.partial.replace(self.folder)
-        elif not isinstance(error, KeyboardInterrupt):
+        elif not isinstance(error, KeyboardInterrupt | WorkerLost):
             shutil.rmtree(self.partial)
 
 

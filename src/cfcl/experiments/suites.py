@@ -18,7 +18,8 @@ from cfcl.errors import CfclError
 from cfcl.exchange import policies
 from cfcl.experiments import plots, records
 from cfcl.models import TrainedEncoder
-from cfcl.sim.loop import Simulation
+from cfcl.sim import engines
+from cfcl.sim.engines import Engine, Simulation
 
 Row = dict[str, Any]
 Watch = Callable[[Row], None]
@@ -56,30 +57,38 @@ def simulate(
     module: nn.Module | None = None,
     out: Path | None = None,
     device: str = "cpu",
+    workers: int | None = None,
+    engine: Engine = "sharded",
     watch: Watch = lambda row: None,
 ) -> Result:
     """Run `config`; with `out`, write a run folder below it. `watch` sees every record as it appears.
 
+    The devices are shared out among `workers` processes, by default one per core; neither their number nor the engine
+    (`loop` is the reference) changes a byte of the records. Under torchrun its processes share them, and the first
+    one alone has records and writes.
+
     A `dataset` (see `cfcl.data.datasets.from_torch`) takes the place of the one that `config.data` names, and a
     `module` that turns images into embeddings takes that of `config.model.encoder`, with the weights it has.
     """
-    simulation = Simulation(config, torch_device=device, dataset=dataset, module=module)
-    if out is None:
-        return _result(simulation, list(_played(simulation, watch)), None)
-    with records.Writer(config, out) as writer:
+    with engines.start(
+        config, device=device, dataset=dataset, module=module, workers=workers, engine=engine
+    ) as simulation:
+        if out is None or not simulation.team.leads:
+            return _result(simulation, list(_played(simulation, watch)), None)
+        with records.Writer(config, out) as writer:
 
-        def see(row: Row) -> None:
-            writer.row(row)
-            watch(row)
+            def see(row: Row) -> None:
+                writer.row(row)
+                watch(row)
 
-        rows = list(_played(simulation, see))
-        result = _result(simulation, rows, writer.folder)
-        result.encoder.save(writer.partial / "encoder.safetensors")
-        writer.json("costs.json", result.costs)
-        writer.json("timings.json", result.timings)
-        writer.json("environment.json", _environment(device))
-        plots.draw_run(records.load(writer.partial), writer.partial / "plots")
-    return result
+            rows = list(_played(simulation, see))
+            result = _result(simulation, rows, writer.folder)
+            result.encoder.save(writer.partial / "encoder.safetensors")
+            writer.json("costs.json", result.costs)
+            writer.json("timings.json", result.timings)
+            writer.json("environment.json", _environment(device, engine, simulation.team.size))
+            plots.draw_run(records.load(writer.partial), writer.partial / "plots")
+        return result
 
 
 def plan(config: Config, methods: Sequence[str], seeds: Sequence[int]) -> list[Config]:
@@ -146,11 +155,13 @@ def _result(simulation: Simulation, rows: list[Row], folder: Path | None) -> Res
     )
 
 
-def _environment(device: str) -> Row:
+def _environment(device: str, engine: str, workers: int) -> Row:
     names = ("cfcl", "torch", "numpy", "scikit-learn")
     return {
         "python": platform.python_version(),
         "machine": platform.machine(),
         "device": device,
+        "engine": engine,
+        "workers": workers,
         **{name: metadata.version(name) for name in names},
     }

@@ -77,6 +77,7 @@ def run_many(runs: Sequence[Config], *, out: Path, num_workers: int, device: str
 
 def _run(children: _Children, config: Config, out: Path, device: str, watch: Callable[[Row], None]) -> Outcome:
     command = [sys.executable, "-m", "cfcl", "run", "-", "--json", "--out", str(out), "--device", device]
+    command += ["--workers", "1"]
     # Complaints go to a file: a pipe that nobody reads while the records flow could fill up and block the child.
     with TemporaryFile("w+", encoding="utf-8") as complaints:
         child = children.start(command, complaints)

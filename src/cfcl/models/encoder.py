@@ -14,6 +14,8 @@ from cfcl.config import ModelConfig
 from cfcl.errors import CfclError
 from cfcl.models import networks
 
+PORTION = 2048
+
 
 class Weights(NamedTuple):
     """A model as data: all parameters in one vector, all floating-point buffers in another."""
@@ -46,6 +48,9 @@ class Encoder:
         self._params = list(self._module.parameters())
         # Counters such as BatchNorm's are no part of a model.
         self._buffers = [buffer for buffer in self._module.buffers() if buffer.is_floating_point()]
+        self._counters = {
+            name: buffer.clone() for name, buffer in self._module.named_buffers() if not buffer.is_floating_point()
+        }
         self.initial = Weights(_flatten(self._params), _flatten(self._buffers))
         self.embedding_dim = self._try()
 
@@ -54,12 +59,12 @@ class Encoder:
         """Entries of the parameter vector."""
         return self.initial.params.numel()
 
-    def embed(self, weights: Weights, images: Tensor, *, chunk: int = 2048) -> Float[Tensor, "batch dim"]:
+    def embed(self, weights: Weights, images: Tensor) -> Float[Tensor, "batch dim"]:
         """Embeddings of uint8 pixels or of floats in 0..1, without gradient, Eq. (13) and (14)."""
         self._bind(weights)
         self._module.eval()
         with torch.no_grad():
-            return torch.cat([self._forward(as_input(part, self.device)) for part in torch.split(images, chunk)])
+            return torch.cat([self._forward(as_input(part, self.device)) for part in portions(images)])
 
     def gradient(
         self, weights: Weights, images: Float[Tensor, "batch c h w"], loss: Callable[[Tensor], Tensor]
@@ -75,7 +80,8 @@ class Encoder:
     def state_dict(self, weights: Weights) -> dict[str, Tensor]:
         """The weights under the names of the module's parameters and buffers."""
         self._bind(weights)
-        return {name: tensor.detach().clone().contiguous().cpu() for name, tensor in self._module.state_dict().items()}
+        tensors = {**self._module.state_dict(), **self._counters}
+        return {name: tensor.detach().clone().contiguous().cpu() for name, tensor in tensors.items()}
 
     def weights_from(self, tensors: Mapping[str, Tensor]) -> Weights:
         """The inverse of `state_dict`."""
@@ -109,6 +115,11 @@ class Encoder:
             if flat.numel():
                 for target, part in zip(targets, torch.split(flat, [t.numel() for t in targets]), strict=True):
                     target.data = part.view(target.shape)
+
+
+def portions(images: Tensor) -> tuple[Tensor, ...]:
+    """The batches in which many images are embedded; what they are decides the last bits."""
+    return torch.split(images, PORTION)
 
 
 def as_input(images: Tensor, device: torch.device) -> Float[Tensor, "batch c h w"]:

@@ -1,79 +1,116 @@
 """What was pulled, seen from outside: the only place where labels of exchanged items are known."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cfcl import device
+from cfcl import device, rng
 from cfcl.core import clustering
 from cfcl.device import Answer, DeviceState, Setting
-from cfcl.exchange.messages import DataItems
-from cfcl.models import Weights
+from cfcl.exchange.messages import DataItems, Items
 
 Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Items on their way, and what an outside observer knows of them."""
+
+    items: Items
+    embeddings: Tensor
+    """Under the importance model; empty if nothing was embedded."""
+    labels: Tensor
+    """Empty where there are no labels."""
+    effective_candidates: float
 
 
 class Pulls:
     """Follows labels along the links, beside the devices, which never see them."""
 
-    def __init__(self, setting: Setting, labels: Sequence[Tensor] | None) -> None:
+    def __init__(self, setting: Setting, labels: Tensor | None, parts: Sequence[Tensor]) -> None:
         self._setting = setting
-        self._own = labels
-        self._pulled = None if labels is None else [own[:0] for own in labels]
+        self._labels = labels
+        self._parts = parts
+        self._pulled: dict[int, Tensor] = {}
+        most = setting.config.evaluation.num_traced
+        drawn = torch.randperm(len(parts), generator=rng.stream(setting.config.seed, "traced"))[:most]
+        self._traced = frozenset(drawn.tolist())
 
-    def observe(self, states: Sequence[DeviceState], answers: Iterable[Answer], step: int) -> list[Row]:
-        """One row per pull of this exchange, taken before the items are absorbed."""
-        incoming: dict[int, list[Answer]] = {}
-        for answer in answers:
-            incoming.setdefault(answer.items.target, []).append(answer)
-        rows = [row for receiver in sorted(incoming) for row in self._rows(states[receiver], incoming[receiver], step)]
-        if self._own is not None and self._pulled is not None:
-            before = [torch.cat(pair) for pair in zip(self._own, self._pulled, strict=True)]
-            for receiver, replies in incoming.items():
-                arrived = torch.cat([before[reply.items.source][reply.positions.cpu()] for reply in replies])
-                self._pulled[receiver] = device.retain(self._setting.config, self._pulled[receiver], arrived)
+    def follow(self, answer: Answer) -> Delivery:
+        """The answer with the labels of its items, looked up where its transmitter is."""
+        source = answer.items.source
+        known = torch.zeros(0, dtype=torch.int64)
+        if self._labels is not None:
+            known = torch.cat([self._own(source), self._pulled.get(source, known)])[answer.positions.cpu()]
+        return Delivery(answer.items, answer.embeddings, known, answer.effective_candidates)
+
+    def observe(self, receiver: DeviceState, deliveries: Sequence[Delivery], step: int) -> list[Row]:
+        """One row per pull, taken before the items are absorbed; none for receivers that are not traced."""
+        rows = self._rows(receiver, deliveries, step) if receiver.id in self._traced else []
+        if self._labels is not None and self._setting.config.exchange.candidates == "relay":
+            nothing = torch.zeros(0, dtype=torch.int64)
+            arrived = torch.cat([nothing, *(delivery.labels for delivery in deliveries)])
+            held = self._pulled.get(receiver.id, nothing)
+            self._pulled[receiver.id] = device.retain(self._setting.config, held, arrived)
         return rows
 
-    def _rows(self, receiver: DeviceState, replies: Sequence[Answer], step: int) -> list[Row]:
+    def _rows(self, receiver: DeviceState, deliveries: Sequence[Delivery], step: int) -> list[Row]:
         centroids = self._centroids(receiver, step)
         return [
             {
                 "kind": "pull",
                 "step": step,
-                "transmitter": reply.items.source,
+                "transmitter": delivery.items.source,
                 "receiver": receiver.id,
-                "items": len(reply.positions),
-                "effective_candidates": reply.effective_candidates,
-                "held_labels": self._held(receiver.id, reply),
-                "centroid_distance": self._distance(receiver.anchor, centroids, reply),
+                "items": len(_content(delivery.items)),
+                "effective_candidates": delivery.effective_candidates,
+                "held_labels": self._held(receiver.id, delivery.labels),
+                "centroid_distance": _mean_distance(self._embeddings(receiver, delivery), centroids),
             }
-            for reply in replies
+            for delivery in deliveries
         ]
+
+    def _own(self, holder: int) -> Tensor:
+        assert self._labels is not None
+        return self._labels[self._parts[holder]]
+
+    def _held(self, receiver: int, labels: Tensor) -> float | None:
+        """Share of items whose label the receiver holds already."""
+        return float(torch.isin(labels, self._own(receiver)).double().mean()) if len(labels) else None
 
     def _centroids(self, receiver: DeviceState, step: int) -> Tensor:
         """Centroids of the receiver's own candidates under the global model."""
         assert receiver.candidates is not None
-        positions = receiver.candidates.positions
-        own = receiver.points[positions[positions < len(receiver.points)]]
-        found = device.cluster(self._setting, receiver, self._setting.encoder.embed(receiver.anchor, own), step)
-        return found.centroids[0][found.counts[0] > 0]
+        positions, clusters = receiver.candidates.positions, receiver.candidates.clusters
+        own = positions[positions < len(receiver.points)]
+        if not self._global or len(own) != len(receiver.candidates.embeddings):
+            embeddings = self._setting.encoder.embed(receiver.anchor, receiver.points[own])
+            (clusters,) = device.cluster(self._setting, [receiver.id], [embeddings], step)
+        return clusters.centroids[0][clusters.counts[0] > 0]
 
-    def _held(self, receiver: int, reply: Answer) -> float | None:
-        """Share of items whose label the receiver holds already."""
-        if self._own is None or self._pulled is None or len(reply.positions) == 0:
-            return None
-        source = reply.items.source
-        labels = torch.cat([self._own[source], self._pulled[source]])[reply.positions.cpu()]
-        return float(torch.isin(labels, self._own[receiver]).double().mean())
+    def _embeddings(self, receiver: DeviceState, delivery: Delivery) -> Tensor:
+        """The items under the global model, embedded only if nobody has done so."""
+        items = delivery.items
+        if not isinstance(items, DataItems):
+            return items.embeddings
+        if len(items.points) == 0 or (self._global and len(delivery.embeddings)):
+            return delivery.embeddings
+        return self._setting.encoder.embed(receiver.anchor, items.points)
 
-    def _distance(self, model: Weights, centroids: Tensor, reply: Answer) -> float | None:
-        """Mean distance of the items to the receiver's nearest centroid, under the global model."""
-        if len(reply.positions) == 0:
-            return None
-        items = reply.items
-        embeddings = (
-            self._setting.encoder.embed(model, items.points) if isinstance(items, DataItems) else items.embeddings
-        )
-        return float(clustering.squared_distances(embeddings, centroids).amin(dim=-1).sqrt().mean())
+    @property
+    def _global(self) -> bool:
+        return self._setting.config.exchange.importance_model == "global"
+
+
+def _content(items: Items) -> Tensor:
+    return items.points if isinstance(items, DataItems) else items.embeddings
+
+
+def _mean_distance(embeddings: Tensor, centroids: Tensor) -> float | None:
+    """Mean distance to the nearest centroid."""
+    if len(embeddings) == 0:
+        return None
+    return float(clustering.squared_distances(embeddings, centroids).amin(dim=-1).sqrt().mean())

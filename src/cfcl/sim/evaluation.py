@@ -1,6 +1,9 @@
-"""How good the global encoder is: with labels by probe and neighbours, without them by its geometry."""
+"""How good the global encoder is: with labels by probe and neighbours, without them by its geometry.
 
-from collections.abc import Sequence
+Which images are embedded is one question and what the embeddings say another, so that an engine may embed as it likes.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,25 +14,35 @@ from cfcl.config import Config
 from cfcl.core import losses, metrics
 from cfcl.data.augment import augment
 from cfcl.data.datasets import Dataset
-from cfcl.models import Encoder, Weights, as_input
+from cfcl.models import as_input
 
 Row = dict[str, Any]
 
-
-def judge(config: Config, encoder: Encoder, weights: Weights, dataset: Dataset) -> Row:
-    """Accuracies (where there are labels) and label-free health of one model."""
-    return {**accuracies(config, encoder, weights, dataset), **health(config, encoder, weights, dataset)}
+MAP_POINTS = 2000
+"""Test images behind the distances between labels."""
 
 
-def accuracies(config: Config, encoder: Encoder, weights: Weights, dataset: Dataset) -> Row:
-    """Linear-probe and nearest-neighbour accuracy on the test split, trained on the training split."""
+def images(config: Config, dataset: Dataset) -> dict[str, Tensor]:
+    """What `judge` needs embedded, by name."""
+    sample = as_input(health_images(config, dataset), torch.device("cpu"))
+    found = {"sample": sample, "altered": augment(sample, config.augment, rng.stream(config.seed, "health-augment"))}
     if dataset.train_labels is None or dataset.test_labels is None:
-        return {}
+        return found
+    return {**found, "train": dataset.train_images[_known(config, dataset)], "test": dataset.test_images}
+
+
+def judge(config: Config, dataset: Dataset, embeddings: Mapping[str, Tensor]) -> Row:
+    """Accuracies (where there are labels) and label-free health of the model behind `embeddings`."""
+    found = {} if "test" not in embeddings else accuracies(config, dataset, embeddings["train"], embeddings["test"])
+    return {**found, **health(config, embeddings["sample"], embeddings["altered"])}
+
+
+def accuracies(config: Config, dataset: Dataset, train: Tensor, test: Tensor) -> Row:
+    """Linear-probe and nearest-neighbour accuracy on the test split, trained on the training split."""
+    assert dataset.train_labels is not None
+    assert dataset.test_labels is not None
     settings = config.evaluation
-    known = _positions(config, len(dataset.train_images), "probe", settings.max_train)
-    train = encoder.embed(weights, dataset.train_images[known]).cpu()
-    test = encoder.embed(weights, dataset.test_images).cpu()
-    data = (train, dataset.train_labels[known], test, dataset.test_labels)
+    data = (train.cpu(), dataset.train_labels[_known(config, dataset)], test.cpu(), dataset.test_labels)
     if settings.probe == "lbfgs":
         probe = metrics.linear_probe(*data, num_classes=dataset.num_classes, ridge=settings.ridge)
     else:
@@ -38,12 +51,9 @@ def accuracies(config: Config, encoder: Encoder, weights: Weights, dataset: Data
     return {"probe": probe, "knn": neighbours}
 
 
-def health(config: Config, encoder: Encoder, weights: Weights, dataset: Dataset) -> Row:
+def health(config: Config, embeddings: Tensor, altered: Tensor) -> Row:
     """Alignment, uniformity, effective rank and the mean triplet loss on a fixed sample of test images."""
-    images = as_input(_sample(config, dataset), encoder.device)
-    positives = augment(images, config.augment, rng.stream(config.seed, "health-augment"))
-    embeddings, altered = encoder.embed(weights, images), encoder.embed(weights, positives)
-    triplets = len(images) * (len(images) - 1)
+    triplets = len(embeddings) * (len(embeddings) - 1)
     return {
         "alignment": metrics.alignment(embeddings, altered),
         "uniformity": metrics.uniformity(embeddings),
@@ -52,26 +62,35 @@ def health(config: Config, encoder: Encoder, weights: Weights, dataset: Dataset)
     }
 
 
-def agreement(config: Config, encoder: Encoder, models: Sequence[Weights], dataset: Dataset) -> float:
-    """Mean CKA between the local models of some devices, on the same sample."""
-    size = min(len(models), config.evaluation.num_health_devices)
-    chosen = torch.randperm(len(models), generator=rng.stream(config.seed, "health-devices"))[:size].tolist()
-    images = _sample(config, dataset)
-    return metrics.mean_pairwise_cka(torch.stack([encoder.embed(models[i], images) for i in sorted(chosen)]))
+def health_images(config: Config, dataset: Dataset) -> Tensor:
+    """The sample of test images behind health and agreement."""
+    return dataset.test_images[_positions(config, len(dataset.test_images), "health", config.evaluation.num_health)]
 
 
-def label_map(config: Config, encoder: Encoder, weights: Weights, dataset: Dataset) -> Row:
+def compared_devices(config: Config) -> list[int]:
+    """The devices whose local models are compared, in order."""
+    everyone = torch.randperm(config.partition.num_devices, generator=rng.stream(config.seed, "health-devices"))
+    return sorted(everyone[: config.evaluation.num_health_devices].tolist())
+
+
+def agreement(embeddings: Sequence[Tensor]) -> Row:
+    """Mean CKA between local models, from their embeddings of the same images."""
+    return {"cka": metrics.mean_pairwise_cka(torch.stack(list(embeddings)))}
+
+
+def map_images(config: Config, dataset: Dataset) -> Tensor:
+    """The test images behind `label_map`; none without labels."""
+    return dataset.test_images[_mapped(config, dataset)]
+
+
+def label_map(config: Config, dataset: Dataset, embeddings: Tensor) -> Row:
     """Mean embedding distance between every pair of labels with two points or more, and how far they stand apart."""
-    if dataset.test_labels is None:
+    if len(embeddings) == 0:
         return {}
-    chosen = _positions(config, len(dataset.test_images), "label-map", 2000)
-    shown = (dataset.test_labels[chosen].bincount() >= 2).nonzero().squeeze(1)
-    chosen = chosen[torch.isin(dataset.test_labels[chosen], shown)]
-    if len(chosen) == 0:
-        return {}
-    embeddings = encoder.embed(weights, dataset.test_images[chosen]).cpu()
-    ranks = torch.searchsorted(shown, dataset.test_labels[chosen])
-    distances = metrics.label_distances(embeddings, ranks, len(shown))
+    assert dataset.test_labels is not None
+    labels = dataset.test_labels[_mapped(config, dataset)]
+    shown = torch.unique(labels)
+    distances = metrics.label_distances(embeddings.cpu(), torch.searchsorted(shown, labels), len(shown))
     return {
         "labels": shown.tolist(),
         "label_distances": distances.tolist(),
@@ -79,8 +98,16 @@ def label_map(config: Config, encoder: Encoder, weights: Weights, dataset: Datas
     }
 
 
-def _sample(config: Config, dataset: Dataset) -> Tensor:
-    return dataset.test_images[_positions(config, len(dataset.test_images), "health", config.evaluation.num_health)]
+def _mapped(config: Config, dataset: Dataset) -> Tensor:
+    if dataset.test_labels is None:
+        return torch.zeros(0, dtype=torch.int64)
+    chosen = _positions(config, len(dataset.test_images), "label-map", MAP_POINTS)
+    labels = dataset.test_labels[chosen]
+    return chosen[torch.isin(labels, (labels.bincount() >= 2).nonzero().squeeze(1))]
+
+
+def _known(config: Config, dataset: Dataset) -> Tensor:
+    return _positions(config, len(dataset.train_images), "probe", config.evaluation.max_train)
 
 
 def _positions(config: Config, size: int, name: str, most: int) -> Tensor:

@@ -1,0 +1,223 @@
+"""The transmitter's side of a pull: its candidates, and what each receiver gets of them.
+
+Devices that live together may go through together: links share no arithmetic, they are only faster side by side.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from cfcl import rng, schedule
+from cfcl.core import clustering, importance
+from cfcl.core.clustering import Clusters
+from cfcl.core.metrics import effective_number
+from cfcl.data.augment import augment
+from cfcl.device.state import Candidates, DeviceState, Setting, no_embeddings
+from cfcl.exchange.messages import DataItems, DataReserve, EmbeddingItems, EmbeddingReserve, Items, PullRequest, Reserve
+from cfcl.exchange.policies import Draws, Pull
+from cfcl.models import as_input
+
+T = TypeVar("T")
+
+MOST_TOGETHER = 512
+"""Links, or K-means problems, solved at once; bounds the memory of a large simulation."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A transmitter's reply, and what only it may know of the choice."""
+
+    items: Items
+    positions: Tensor
+    """Places among the transmitter's points, followed by what it had pulled."""
+    embeddings: Tensor
+    """The items under the importance model; empty if the policy is blind and nothing was embedded."""
+    effective_candidates: float
+
+
+def prepare(setting: Setting, states: Sequence[DeviceState], step: int) -> list[DeviceState]:
+    """Draw each device's candidates of this exchange, one draw for all its neighbours, Eq. (7) and (14)."""
+    drawn = [_draw(setting, state, step) for state in states]
+    found = cluster(setting, [state.id for state in states], [embeddings for _, _, embeddings in drawn], step)
+    return [
+        replace(state, candidates=Candidates(*parts, clusters))
+        for state, parts, clusters in zip(states, drawn, found, strict=True)
+    ]
+
+
+def answer(setting: Setting, asked: Sequence[tuple[DeviceState, Sequence[PullRequest]]], step: int) -> list[Answer]:
+    """Choose what each receiver gets, by Alg. 2, Alg. 3 or a baseline; in order of transmitter, then receiver."""
+    links = [(state, message) for state, messages in asked for message in messages]
+    alike: dict[tuple[int, int], list[tuple[DeviceState, PullRequest]]] = {}
+    for state, message in links:
+        assert state.candidates is not None
+        size = (len(state.candidates.payload), _reserve_size(state, message.source))
+        alike.setdefault(size, []).append((state, message))
+    reserves = _Reserves(setting, step)
+    answers = [
+        reply
+        for group in alike.values()
+        for some in _portions(group)
+        for reply in _answer_alike(setting, some, reserves, step)
+    ]
+    return sorted(answers, key=lambda reply: (reply.items.source, reply.items.target))
+
+
+def cluster(setting: Setting, ids: Sequence[int], embeddings: Sequence[Tensor], step: int) -> list[Clusters]:
+    """Clusters of each device's candidate embeddings, as a batch of one; no members for no embeddings."""
+    size = setting.config.exchange.num_clusters
+    found = [_no_clusters(part, size) for part in embeddings]
+    for length in {len(part) for part in embeddings} - {0}:
+        for some in _portions([place for place, part in enumerate(embeddings) if len(part) == length]):
+            points = torch.stack([embeddings[place] for place in some])
+            seeds = [Draws(setting.config.seed, ids[place], step).uniforms("own-clusters", size) for place in some]
+            clusters = clustering.kmeans(points, size, torch.stack(seeds).to(points))
+            for row, place in enumerate(some):
+                found[place] = _rows(clusters, [row])
+    return found
+
+
+class _Reserves:
+    """Embeddings of receivers' reserves: under the global model all transmitters would find the same ones."""
+
+    def __init__(self, setting: Setting, step: int) -> None:
+        self._setting = setting
+        self._step = step
+        self._known: dict[tuple[int, int, int], tuple[Tensor, Tensor]] = {}
+
+    def embed(self, state: DeviceState, receiver: int) -> tuple[Tensor, Tensor]:
+        """The reserve of `receiver` that `state` holds and one augmentation of each point; of embeddings, none."""
+        reserve = state.reserves[receiver]
+        if isinstance(reserve, EmbeddingReserve):
+            return reserve.embeddings, reserve.embeddings[:0]
+        shared = self._setting.config.exchange.importance_model == "global"
+        key = (-1 if shared else state.id, receiver, len(reserve.points))
+        if key not in self._known:
+            self._known[key] = self._embed(state, reserve)
+        return self._known[key]
+
+    def _embed(self, state: DeviceState, reserve: DataReserve) -> tuple[Tensor, Tensor]:
+        config = self._setting.config
+        images = as_input(reserve.points, self._setting.encoder.device)
+        # Keyed by the receiver: all transmitters draw the same augmentation of its points.
+        stream = rng.stream(config.seed, "reserve-augment", reserve.source, self._step)
+        both = _embed(self._setting, state, torch.cat([images, augment(images, config.augment, stream)]))
+        return both[: len(images)], both[len(images) :]
+
+
+def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + MOST_TOGETHER] for start in range(0, len(items), MOST_TOGETHER))
+
+
+def _draw(setting: Setting, state: DeviceState, step: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Positions, payload and embeddings of a device's candidates."""
+    explicit = setting.config.exchange.mode == "explicit"
+    positions = _draw_positions(setting, state, step)
+    own, relayed = positions[positions < len(state.points)], positions[positions >= len(state.points)]
+    points, passed_on = state.points[own], state.pulled[relayed - len(state.points)]
+    if explicit:
+        points, passed_on = torch.cat([points, passed_on]), no_embeddings(setting)
+    wanted = setting.policy.scores or not explicit
+    embeddings = torch.cat([_embed(setting, state, points), passed_on]) if wanted else no_embeddings(setting)
+    return torch.cat([own, relayed]), points if explicit else embeddings, embeddings
+
+
+def _draw_positions(setting: Setting, state: DeviceState, step: int) -> Tensor:
+    exchange = setting.config.exchange
+    if setting.policy.once:
+        return torch.arange(len(state.points), device=state.points.device)
+    when = setting.schedule.last_aggregation(step) if exchange.candidates == "per_aggregation" else step
+    pool = len(state.points) + (len(state.pulled) if exchange.candidates == "relay" else 0)
+    uniforms = Draws(setting.config.seed, state.id, when).uniforms("candidates", pool)
+    return importance.uniform_sample(uniforms, exchange.num_candidates).to(state.points.device)
+
+
+def _embed(setting: Setting, state: DeviceState, points: Tensor) -> Tensor:
+    model = state.anchor if setting.config.exchange.importance_model == "global" else state.weights
+    return setting.encoder.embed(model, points)
+
+
+def _answer_alike(
+    setting: Setting, links: Sequence[tuple[DeviceState, PullRequest]], reserves: _Reserves, step: int
+) -> list[Answer]:
+    """Answers on links whose candidates and reserves are of one size, so that they are one batch."""
+    assert setting.policy.choose is not None
+    config = setting.config
+    candidates = [state.candidates for state, _ in links if state.candidates is not None]
+    reserve, positives = _stack_reserves(setting, links, reserves)
+    pull = Pull(
+        seed=config.seed,
+        step=step,
+        links=tuple((state.id, message.source) for state, message in links),
+        # A blind policy sees only how many candidates there are.
+        candidates=torch.stack([item.embeddings if len(item.embeddings) else _unseen(item) for item in candidates]),
+        clusters=_join([item.clusters for item in candidates]),
+        reserve=reserve,
+        positives=positives,
+        num_items=tuple(message.num_items for _, message in links),
+        temperature=schedule.temperature(
+            step,
+            num_steps=config.train.steps,
+            start=config.exchange.temperature_start,
+            end=config.exchange.temperature_end,
+        ),
+        margin=config.train.margin,
+        config=config.exchange,
+    )
+    selection = setting.policy.choose(pull)
+    effective = effective_number(selection.log_probabilities.exp()).tolist()
+    kind = DataItems if config.exchange.mode == "explicit" else EmbeddingItems
+    return [
+        Answer(
+            kind(state.id, message.source, step, item.payload[chosen]),
+            item.positions[chosen],
+            item.embeddings[chosen] if len(item.embeddings) else item.embeddings,
+            number,
+        )
+        for (state, message), item, chosen, number in zip(links, candidates, selection.chosen, effective, strict=True)
+    ]
+
+
+def _stack_reserves(
+    setting: Setting, links: Sequence[tuple[DeviceState, PullRequest]], reserves: _Reserves
+) -> tuple[Tensor | None, Tensor | None]:
+    """The receivers' reserves as embeddings and, where they are datapoints, those of one augmentation of each."""
+    if setting.policy.offer is None:
+        return None, None
+    pairs = [reserves.embed(state, message.source) for state, message in links]
+    altered = [positives for _, positives in pairs if len(positives)]
+    return torch.stack([found for found, _ in pairs]), torch.stack(altered) if altered else None
+
+
+def _reserve_size(state: DeviceState, receiver: int) -> int:
+    reserve: Reserve | None = state.reserves.get(receiver)
+    if reserve is None:
+        return 0
+    return len(reserve.points) if isinstance(reserve, DataReserve) else len(reserve.embeddings)
+
+
+def _unseen(candidates: Candidates) -> Tensor:
+    return candidates.payload.new_zeros(len(candidates.payload), 0, dtype=torch.float32)
+
+
+def _no_clusters(embeddings: Tensor, size: int) -> Clusters:
+    return Clusters(
+        torch.zeros(1, 0, dtype=torch.int64, device=embeddings.device),
+        embeddings.new_zeros(1, size, embeddings.shape[1]),
+        torch.zeros(1, size, dtype=torch.int64, device=embeddings.device),
+    )
+
+
+def _rows(clusters: Clusters, rows: list[int]) -> Clusters:
+    return Clusters(clusters.assignment[rows], clusters.centroids[rows], clusters.counts[rows])
+
+
+def _join(parts: Sequence[Clusters]) -> Clusters:
+    return Clusters(
+        torch.cat([part.assignment for part in parts]),
+        torch.cat([part.centroids for part in parts]),
+        torch.cat([part.counts for part in parts]),
+    )

@@ -1,0 +1,75 @@
+"""Which engine runs a simulation, in how many processes."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from torch import nn
+
+from cfcl.config import Config
+from cfcl.data.datasets import Dataset
+from cfcl.errors import CfclError
+from cfcl.exchange import policies
+from cfcl.sim import allocator, crew, loop, sharded, team
+from cfcl.sim.team import ALONE, Team
+
+Engine = Literal["sharded", "loop"]
+Simulation = loop.Simulation | sharded.Simulation
+
+
+@contextmanager
+def start(
+    config: Config,
+    *,
+    device: str = "cpu",
+    dataset: Dataset | None = None,
+    module: nn.Module | None = None,
+    workers: int | None = None,
+    engine: Engine = "sharded",
+) -> Iterator[Simulation]:
+    """A simulation ready to run; the processes that it needs are there inside the context and nowhere else."""
+    # A fresh process can be told a config, not objects that live in this one.
+    portable = dataset is None and module is None and config.exchange.method in policies.BUILT_IN
+    if engine == "loop":
+        yield loop.Simulation(config, torch_device=device, dataset=dataset, module=module)
+        return
+    allocator.keep_memory()
+    if team.launched():
+        with team.joined() as ours:
+            where = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if device == "cuda" else device
+            yield sharded.Simulation(config, torch_device=where, dataset=dataset, module=module, team=ours)
+        return
+    size = _size(config, workers, alone=not portable or device != "cpu")
+    if size == 1:
+        yield sharded.Simulation(config, torch_device=device, dataset=dataset, module=module)
+        return
+    simulation = sharded.Simulation(config, torch_device=device, team=Team(0, size))  # refuses what cannot be first
+    with crew.hired(config, size, device) as simulation.team:
+        yield simulation
+
+
+def check(config: Config, device: str) -> None:
+    """Refuse a run that cannot be."""
+    sharded.Simulation(config, torch_device=device, team=ALONE)
+
+
+def num_cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _size(config: Config, workers: int | None, *, alone: bool) -> int:
+    devices = config.partition.num_devices
+    if workers is None:
+        return 1 if alone else min(num_cores(), devices)
+    if workers > devices:
+        raise CfclError(
+            f"{workers} workers cannot share {devices} devices: lower --workers or raise partition.num_devices"
+        )
+    if workers > 1 and alone:
+        raise CfclError(
+            f"{workers} workers cannot share objects of this process (a dataset, a module, a registered policy or a "
+            "GPU): leave workers out, or start the same script under torchrun"
+        )
+    return workers

@@ -1,0 +1,94 @@
+"""Both engines, in any number of processes, leave the same bytes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cfcl.config import Config
+from cfcl.exchange import policies
+from cfcl.experiments import records, suites
+from cfcl.sim import loop, sharded
+from tests.conftest import small
+
+METHODS = [
+    f"{method}-{mode}" if method != "fedavg" else method
+    for method in sorted(policies.BUILT_IN)
+    for mode in ("explicit", "implicit")
+]
+READINGS = [
+    ("exchange.importance_model=local",),
+    ("exchange.importance_model=local", "exchange.mode=implicit"),
+    ("exchange.candidates=relay", "exchange.buffer=keep"),
+    ("exchange.candidates=relay", "exchange.mode=implicit"),
+    ("exchange.candidates=per_aggregation", "exchange.push=aggregation", "exchange.mode=implicit"),
+    ("aggregation.num_devices=2", "cost.charge_broadcast=true", "cost.transmit_watts=0.7", "cost.step_seconds=0.1"),
+    ("aggregation.moments=reset", "train.optimiser=sgd", "train.fedprox=0.1"),
+    ("exchange.num_pulled=0",),
+    ("evaluation.log_every=1", "evaluation.every=1", "evaluation.num_traced=2", "evaluation.num_health_devices=2"),
+    ("partition.num_devices=1", "partition.labels_per_device=10", "graph.kind=complete"),
+    ("partition.kind=dirichlet", "partition.alpha=0.5", "partition.min_points=10"),
+    ("model.encoder=slim-resnet18", "model.embedding_dim=8", "train.steps=5"),
+    ("model.encoder=slim-resnet18", "aggregation.buffers=local", "train.steps=5"),
+]
+
+
+def of_method(method: str) -> tuple[str, ...]:
+    word, _, mode = method.partition("-")
+    return (f"exchange.method={word}", f"exchange.mode={mode or 'explicit'}")
+
+
+def lines(simulation: loop.Simulation | sharded.Simulation) -> list[str]:
+    return [records.dump(row) for row in simulation.rows()]
+
+
+def check_same(config: Config) -> None:
+    one, two = loop.Simulation(config), sharded.Simulation(config)
+    assert lines(one) == lines(two)
+    assert torch.equal(one.model.params, two.model.params)
+    assert torch.equal(one.model.buffers, two.model.buffers)
+    assert one.ledger.table() == two.ledger.table()
+    assert [step for step, _ in one.timings.selection] == [step for step, _ in two.timings.selection]
+
+
+@pytest.mark.parametrize("method", dict.fromkeys(METHODS))
+def test_the_sharded_engine_equals_the_loop_for_every_method(method: str) -> None:
+    check_same(small(*of_method(method)))
+
+
+@pytest.mark.parametrize("overrides", READINGS, ids=" ".join)
+def test_the_sharded_engine_equals_the_loop_for_readings_that_touch_it(overrides: tuple[str, ...]) -> None:
+    check_same(small(*overrides))
+
+
+def test_budgets_that_differ_by_link_are_no_obstacle(tmp_path: Path) -> None:
+    table = tmp_path / "links.csv"
+    table.write_text("transmitter,receiver,num_pulled,num_reserve\n0,1,5,2\n1,0,0,3\n2,3,3,4\n")
+    check_same(small(f"exchange.budgets_file={table}"))
+    check_same(small(f"exchange.budgets_file={table}", "exchange.method=kmeans"))
+    check_same(small(f"exchange.budgets_file={table}", "exchange.mode=implicit"))
+
+
+def written(folder: Path | None) -> dict[str, bytes]:
+    assert folder is not None
+    names = ["config.toml", "metrics.jsonl", "costs.json", "encoder.safetensors"]
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+CROWDS: list[tuple[int, tuple[str, ...]]] = [
+    (2, ("exchange.candidates=relay", "exchange.buffer=keep", "evaluation.log_every=1")),
+    (3, ("exchange.mode=implicit", "evaluation.num_health_devices=2", "evaluation.num_traced=1")),
+    (4, ("model.encoder=slim-resnet18", "train.steps=6", "aggregation.num_devices=3")),
+]
+
+
+@pytest.mark.parametrize(("workers", "overrides"), CROWDS)
+def test_the_number_of_workers_changes_no_byte(workers: int, overrides: tuple[str, ...], tmp_path: Path) -> None:
+    config = small(*overrides)
+    reference = suites.simulate(config, engine="loop", out=tmp_path / "loop")
+    several = suites.simulate(config, workers=workers, out=tmp_path / "several")
+    assert written(reference.folder) == written(several.folder)
+    environment: dict[str, Any] = json.loads((several.folder or tmp_path).joinpath("environment.json").read_text())
+    assert environment["workers"] == workers
