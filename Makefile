@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench bench-flower clean
 
 demo: $(STAMP)  ## compare four methods on the offline default data, with a table, plots and an HTML report
 	$(BIN)/cfcl compare digits
@@ -17,12 +17,25 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP)  ## measure, as ratios of things run side by side
+bench: $(STAMP)  ## measure, as ratios of things run side by side; leave the machine alone meanwhile
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt kornia && $(BIN)/python benchmarks/augment.py
+	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/scale.py
+
+bench-flower: $(STAMP) .venv-flower/.installed  ## the engine's benchmark with Flower's simulation beside it
+	$(BIN)/python benchmarks/engine.py --flower .venv-flower/bin/python
+
+# Flower wants versions of its own, so it gets an environment of its own.
+.venv-flower/.installed: constraints.txt
+	$(PYTHON) -m venv .venv-flower
+	.venv-flower/bin/python -m pip install --quiet --constraint constraints.txt torch
+	.venv-flower/bin/python -m pip install --quiet 'flwr[simulation]==1.41.0' torch==2.13.0 scikit-learn safetensors \
+		jaxtyping pydantic pillow scipy
+	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-flower .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # torch first and pinned: later packages then find it there and pull no other build.
 $(STAMP): constraints.txt pyproject.toml

@@ -67,3 +67,11 @@ def test_a_method_word_changes_method_and_mode_only(word: str, method: str, mode
 def test_a_complaint_counts_the_others() -> None:
     with pytest.raises(CfclError, match=r"train\.steps=0 .* \(and 1 more\)"):
         config.build({"train": {"steps": 0, "batch_size": 0}})
+
+
+def test_paper_variants_lay_their_own_layer_over_the_common_one() -> None:
+    ours, literal = configs.load("svhn"), configs.load("svhn-paper")
+    assert (ours.train.learning_rate, literal.train.learning_rate) == (1e-3, 1e-4)
+    assert (ours.model.standardise, literal.model.standardise) == (True, False)
+    assert configs.load("usps-paper").train.learning_rate == configs.load("usps").train.learning_rate
+    assert [name for name in configs.presets() if "paper" in name.removesuffix("-paper")] == []

@@ -313,3 +313,9 @@ def test_a_device_with_too_few_points_is_refused(override: str, complaint: str) 
         device.check(setting, begin(setting, 0, images(20, 0)))
     blind = make_setting(small(override, "exchange.method=fedavg"))
     device.check(blind, begin(blind, 0, images(20, 0)))
+
+
+def test_a_batch_larger_than_a_device_has_no_negatives_of_its_own() -> None:
+    setting = make_setting(small("train.negatives=batch", "train.batch_size=21", "exchange.method=fedavg"))
+    with pytest.raises(CfclError, match=r"train\.batch_size=21 exceeds the 20 points of device 0, but negatives"):
+        device.check(setting, begin(setting, 0, images(20, 0)))

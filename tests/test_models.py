@@ -212,3 +212,16 @@ def test_the_deep_network_starts_with_embeddings_that_differ() -> None:
     dark = (noise.float() * torch.linspace(0.1, 1, 20).view(-1, 1, 1, 1)).byte()
     embeddings = model.embed(model.initial, dark)
     assert float(torch.cdist(embeddings, embeddings).mean()) > 0.01
+
+
+def test_a_standardising_encoder_is_blind_to_brightness_contrast_and_tint() -> None:
+    config = ModelConfig(encoder="small-cnn", standardise=True)
+    model = Encoder(config, (3, 8, 8), seed=0)
+    pixels = torch.rand(5, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    gain, shift = torch.tensor([0.9, 0.5, 0.7]).view(3, 1, 1), torch.tensor([0.05, 0.3, 0.1]).view(3, 1, 1)
+    changed = model.embed(model.initial, pixels * gain + shift)
+    torch.testing.assert_close(changed, model.embed(model.initial, pixels), atol=0.02, rtol=0)
+    plain = Encoder(ModelConfig(encoder="small-cnn"), (3, 8, 8), seed=0)
+    apart = plain.embed(plain.initial, pixels * gain + shift) - plain.embed(plain.initial, pixels)
+    assert float(apart.norm(dim=1).min()) > 0.1
+    assert bool(model.embed(model.initial, torch.zeros(2, 3, 8, 8)).isfinite().all())

@@ -3,7 +3,7 @@ from typing import Literal
 import pytest
 import torch
 
-from cfcl.core.batches import compose
+from cfcl.core.batches import compose, compose_within
 
 Composition = Literal["cross", "union", "negatives_only"]
 
@@ -71,3 +71,30 @@ def test_every_other_point_is_an_equally_likely_negative() -> None:
     anchor, negative = compose(uniforms, num_local=5, num_pulled=0, composition="cross", remote_fraction=0.5)
     shares = torch.bincount(negative[anchor == 2], minlength=5) / (anchor == 2).sum()
     torch.testing.assert_close(shares, torch.tensor([0.25, 0.25, 0.0, 0.25, 0.25]), atol=0.02, rtol=0)
+
+
+@pytest.mark.parametrize("size", [2, 3, 8, 31, 32])
+@pytest.mark.parametrize("fraction", [0.0, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("num_pulled", [0, 1, 70])
+def test_negatives_within_a_batch_are_other_points(size: int, fraction: float, num_pulled: int) -> None:
+    generator = torch.Generator().manual_seed(size)
+    local = torch.randperm(40, generator=generator)[:size]
+    uniforms = torch.rand(size, dtype=torch.float64, generator=generator)
+    anchor, rows = compose_within(local, uniforms, num_local=40, num_pulled=num_pulled, remote_fraction=fraction)
+    negative = anchor[rows]
+    assert bool((anchor != negative).all())
+    assert int(anchor.max()) < 40 + num_pulled
+    crossing = int(((anchor >= 40) != (negative >= 40)).sum())
+    wanted = round(fraction * size)
+    # one cross pair alone would need a pulled anchor that nobody asked for
+    assert crossing == (wanted if num_pulled and wanted > 1 else 0)
+    assert not bool(((anchor >= 40) & (negative >= 40)).any())
+
+
+def test_negatives_within_a_batch_by_hand() -> None:
+    local = torch.tensor([5, 6, 7, 8, 9, 4, 3, 2])
+    uniforms = torch.tensor([0.0, 0.0, 0.1, 0.9, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    anchor, rows = compose_within(local, uniforms, num_local=10, num_pulled=4, remote_fraction=0.5)
+    # of four cross pairs two have local anchors and two pulled ones, floor(0.1 * 4) and floor(0.9 * 4)
+    assert anchor.tolist() == [5, 6, 10, 13, 9, 4, 3, 2]
+    assert rows.tolist() == [2, 3, 0, 1, 5, 6, 7, 4]

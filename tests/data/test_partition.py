@@ -312,3 +312,20 @@ def test_given_devices_that_cannot_be_get_one_line(devices: torch.Tensor | None,
 def test_data_without_labels_but_with_devices_point_to_them() -> None:
     with pytest.raises(CfclError, match=r"set partition\.kind='given'"):
         partition.split(PartitionConfig(num_devices=2), None, 4, generator(), devices=torch.tensor([0, 0, 1, 1]))
+
+
+def test_overlapping_shares_serve_more_devices_than_there_are_points() -> None:
+    labels = torch.arange(10).repeat_interleave(12)
+    shares = partition.overlapping(
+        labels, num_devices=500, labels_per_device=3, max_per_label=5, generator=torch.Generator().manual_seed(0)
+    )
+    assert len(shares) == 500
+    holders = torch.zeros(10, dtype=torch.int64)
+    for share in shares:
+        assert len(torch.unique(share)) == len(share) == 15
+        counts = labels[share].bincount(minlength=10)
+        assert sorted(counts.tolist()) == [0] * 7 + [5] * 3
+        holders += counts > 0
+    assert holders.tolist() == [150] * 10
+    # devices of one label draw their own points of it
+    assert len({tuple(share.tolist()) for share in shares}) == 500

@@ -15,7 +15,7 @@ from cfcl.config.schema import Config, Section
 from cfcl.errors import CfclError
 
 PAPER = "paper.toml"
-"""Laid over a preset, it makes the variant that takes the paper literally."""
+"""Laid over a preset, with `NAME-paper.toml` if there is one, it makes the variant that takes the paper literally."""
 
 
 def with_method(config: Config, word: str) -> Config:
@@ -28,7 +28,7 @@ def presets() -> dict[str, str]:
     """Name and one-line description of every preset; each has a variant that takes the paper literally."""
     found: dict[str, str] = {}
     for item in sorted(resources.files("cfcl.presets").iterdir(), key=lambda item: item.name):
-        if item.name.endswith(".toml") and item.name != PAPER:
+        if item.name.endswith(".toml") and not item.name.endswith(PAPER):
             name = item.name.removesuffix(".toml")
             found[name] = item.read_text().partition("\n")[0].lstrip("# ")
             found[f"{name}-paper"] = f"The same with every reading taken literally from the paper ({name} is ours)."
@@ -105,8 +105,9 @@ def _preset(name: str) -> dict[str, Any]:
     table = tomllib.loads((folder / f"{base}.toml").read_text())
     if base == name:
         return table
-    for section, fields_of_section in tomllib.loads((folder / PAPER).read_text()).items():
-        table[section] = {**table.get(section, {}), **fields_of_section}
+    for layer in (folder / PAPER, folder / f"{base}-{PAPER}"):
+        for section, fields_of_section in tomllib.loads(layer.read_text() if layer.is_file() else "").items():
+            table[section] = {**table.get(section, {}), **fields_of_section}
     return {**table, "name": name}
 
 

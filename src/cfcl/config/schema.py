@@ -72,8 +72,9 @@ class DataConfig(Section):
 class PartitionConfig(Section):
     """Who holds which training points. Labels only shape the split; devices never see them."""
 
-    kind: Literal["labels", "dirichlet", "iid", "given"] = "labels"
-    """`labels`: a few labels per device; `dirichlet`: label shares drawn from Dirichlet(alpha); `iid`: shuffled;
+    kind: Literal["labels", "overlapping", "dirichlet", "iid", "given"] = "labels"
+    """`labels`: a few labels per device; `overlapping`: the same, but devices may share points, so that there can be
+    more of them than the data could serve; `dirichlet`: label shares drawn from Dirichlet(alpha); `iid`: shuffled;
     `given`: as your own images say."""
     num_devices: Annotated[int, Field(ge=1)] = 10
     """Devices in the network."""
@@ -84,7 +85,7 @@ class PartitionConfig(Section):
     min_points: Annotated[int, Field(ge=2)] = 2
     """Fewest points a device may hold; richer devices give some up (kind `dirichlet`)."""
     max_points_per_label: PositiveCount | None = None
-    """Most points of one label on one device (kind `labels`); not set: no limit."""
+    """Most points of one label on one device (kinds `labels`, `overlapping`); not set: no limit."""
 
 
 class GraphConfig(Section):
@@ -132,6 +133,9 @@ class ModelConfig(Section):
     norm: Literal["batch", "group"] = "batch"
     """Normalisation layers of `slim-resnet18`: BatchNorm has running statistics (see aggregation.buffers), GroupNorm
     none."""
+    standardise: bool = False
+    """First give every channel of every image mean 0 and standard deviation 1, so that brightness, contrast and tint
+    say nothing: for photographs."""
     normalise: bool = True
     """Put embeddings on the unit sphere (L2); off leaves them free."""
 
@@ -155,8 +159,19 @@ class TrainConfig(Section):
     negatives."""
     remote_fraction: Share = 0.5
     """Share of a batch that is cross pairs (`cross`) or has pulled negatives (`negatives_only`)."""
+    negatives: Literal["drawn", "batch"] = "drawn"
+    """`drawn`: points of their own; `batch`: other anchors of the batch (with `cross`), a third less arithmetic."""
     fedprox: NonNegative = 0.0
     """Weight mu of the proximal term mu/2 |phi - phi_G|^2 (FedProx); 0 is off."""
+
+    @model_validator(mode="after")
+    def _check_negatives(self) -> Self:
+        if self.negatives == "batch" and (self.composition != "cross" or self.batch_size < 2):
+            raise ValueError(
+                f"negatives='batch' goes with composition='cross' and a batch_size of 2 or more, not with "
+                f"composition={self.composition!r} and batch_size={self.batch_size}: set train.negatives='drawn'"
+            )
+        return self
 
 
 class AggregationConfig(Section):

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -33,4 +34,35 @@ def compose(
     num_negatives = num_remote if composition == "negatives_only" else (num_remote + 1) // 2
     negative[:num_negatives] = num_local + pick(uniforms[2, :num_negatives], num_pulled)
     anchor[num_negatives:num_remote] = num_local + pick(uniforms[3, num_negatives:num_remote], num_pulled)
+    return anchor, negative
+
+
+def compose_within(
+    local: Int[Tensor, " batch"],
+    uniforms: Float[Tensor, " batch"],
+    *,
+    num_local: int,
+    num_pulled: int,
+    remote_fraction: float,
+) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:
+    """Positions of anchors, and for each the row of another anchor that is its negative.
+
+    `local` are distinct local positions. The share of cross pairs is that of `compose` with composition `cross`.
+    """
+    anchor, size = local.clone(), len(local)
+    num_remote = round(remote_fraction * size) if num_pulled else 0
+    num_local_anchors = (num_remote + 1) // 2
+    num_remote_anchors = num_remote - num_local_anchors
+    if num_remote_anchors == 0:
+        return anchor, torch.arange(1, size + 1) % size
+    rows = torch.arange(size)
+    anchor[num_local_anchors:num_remote] = num_local + pick(uniforms[num_local_anchors:num_remote], num_pulled)
+    rest = size - num_remote
+    negative = torch.cat(
+        [
+            num_local_anchors + rows[:num_local_anchors] % num_remote_anchors,
+            rows[:num_remote_anchors] % num_local_anchors,
+            num_remote + (rows[:rest] + 1) % rest if rest > 1 else rows[:rest],
+        ]
+    )
     return anchor, negative

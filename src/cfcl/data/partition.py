@@ -1,4 +1,4 @@
-"""Who holds which training points: disjoint shares, never an empty device."""
+"""Who holds which training points: disjoint shares unless told otherwise, never an empty device."""
 
 import heapq
 from collections.abc import Sequence
@@ -34,8 +34,8 @@ def split(
         raise CfclError(
             f"partition.kind={config.kind!r} splits by label, but the data have none: set partition.kind={kind!r}"
         )
-    if config.kind == "labels":
-        return by_labels(
+    if config.kind in ("labels", "overlapping"):
+        return (by_labels if config.kind == "labels" else overlapping)(
             labels,
             num_devices=config.num_devices,
             labels_per_device=config.labels_per_device,
@@ -104,6 +104,26 @@ def by_labels(
         for device, part in zip(holders, points.tensor_split(len(holders)) if holders else (), strict=True):
             shares[device].append(part[:max_per_label])
     result = _sorted([torch.cat(parts) for parts in shares])
+    _check_poorest(result, max_per_label)
+    return result
+
+
+def overlapping(
+    labels: Int[Tensor, " points"],
+    *,
+    num_devices: int,
+    labels_per_device: int,
+    generator: torch.Generator,
+    max_per_label: int | None = None,
+) -> Shares:
+    """Shares of `labels_per_device` labels each, every device with its own draw of up to `max_per_label` points."""
+    classes = torch.unique(labels)
+    _check_labels_per_device(labels_per_device, len(classes))
+    held = _deal(len(classes), num_devices, labels_per_device, generator)
+    points = [(labels == label).nonzero().squeeze(1) for label in classes]
+    result = _sorted(
+        [torch.cat([_shuffled(points[i], generator)[:max_per_label] for i in row]) for row in held.tolist()]
+    )
     _check_poorest(result, max_per_label)
     return result
 

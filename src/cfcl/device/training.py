@@ -31,24 +31,19 @@ def local_step(setting: Setting, state: DeviceState, step: int) -> tuple[DeviceS
     train = config.train
     explicit = config.exchange.mode == "explicit"
     num_local, num_pulled = len(state.points), len(state.pulled) if explicit else 0
-    uniforms = torch.rand(
-        (4, train.batch_size), dtype=torch.float64, generator=rng.stream(config.seed, "batch", state.id, step)
-    )
-    anchor, negative = batches.compose(
-        uniforms,
-        num_local=num_local,
-        num_pulled=num_pulled,
-        composition=train.composition,
-        remote_fraction=train.remote_fraction,
-    )
+    anchor, negative = _compose(setting, state, step)
     anchors = as_input(_take(state, anchor), device)
     positives = augment(anchors, config.augment, rng.stream(config.seed, "augment", state.id, step))
-    images = torch.cat([anchors, positives, as_input(_take(state, negative), device)])
+    within = train.negatives == "batch"
+    images = torch.cat(
+        [anchors, positives] if within else [anchors, positives, as_input(_take(state, negative), device)]
+    )
     weight = _regulariser_weight(setting, state, step)
     terms: list[Tensor] = []
 
     def loss(embeddings: Tensor) -> Tensor:
-        first, second, third = embeddings.chunk(3)
+        first, second, *others = torch.split(embeddings, train.batch_size)
+        third = first[negative] if within else others[0]
         triplet = losses.triplet_loss(first, second, third, margin=train.margin)
         extra = (
             triplet.new_zeros(len(triplet))
@@ -66,14 +61,37 @@ def local_step(setting: Setting, state: DeviceState, step: int) -> tuple[DeviceS
         gradient += losses.proximal_gradient(state.weights.params, state.anchor.params, weight=train.fedprox)
     state = _move(setting, state, gradient, buffers)
     state = replace(state, points_seen=state.points_seen + num_local + num_pulled, updates=state.updates + 1)
-    pulled = ((anchor >= num_local).sum() + (negative >= num_local).sum()) / (2 * train.batch_size)
+    both = torch.cat([anchor, anchor[negative] if within else negative])
     return state, StepReport(
         loss=float(terms[2]),
         triplet=float(terms[0].mean()),
         regulariser=float(terms[1].mean()),
         weight=weight,
         active=losses.active_share(terms[0]),
-        pulled_share=float(pulled),
+        pulled_share=float((both >= num_local).double().mean()),
+    )
+
+
+def _compose(setting: Setting, state: DeviceState, step: int) -> tuple[Tensor, Tensor]:
+    """Positions of anchors and of negatives, or of anchors and the rows of those that serve as negatives."""
+    config, train = setting.config, setting.config.train
+    num_local = len(state.points)
+    num_pulled = len(state.pulled) if config.exchange.mode == "explicit" else 0
+    stream = rng.stream(config.seed, "batch", state.id, step)
+    if train.negatives == "batch":
+        return batches.compose_within(
+            torch.randperm(num_local, generator=stream)[: train.batch_size],
+            torch.rand(train.batch_size, dtype=torch.float64, generator=stream),
+            num_local=num_local,
+            num_pulled=num_pulled,
+            remote_fraction=train.remote_fraction,
+        )
+    return batches.compose(
+        torch.rand((4, train.batch_size), dtype=torch.float64, generator=stream),
+        num_local=num_local,
+        num_pulled=num_pulled,
+        composition=train.composition,
+        remote_fraction=train.remote_fraction,
     )
 
 

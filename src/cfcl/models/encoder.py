@@ -107,7 +107,7 @@ class Encoder:
         return embeddings.shape[1]
 
     def _forward(self, images: Tensor) -> Tensor:
-        embeddings: Tensor = self._module(images)
+        embeddings: Tensor = self._module(standardise(images) if self.config.standardise else images)
         return functional.normalize(embeddings, dim=-1) if self.config.normalise else embeddings
 
     def _bind(self, weights: Weights) -> None:
@@ -126,6 +126,12 @@ def as_input(images: Tensor, device: torch.device) -> Float[Tensor, "batch c h w
     """Pixels as floats in 0..1 on `device`; floats pass as they are."""
     images = images.to(device)
     return images.float().div_(255.0) if images.dtype == torch.uint8 else images
+
+
+def standardise(images: Float[Tensor, "batch c h w"]) -> Float[Tensor, "batch c h w"]:
+    """Every channel of every image with mean 0 and standard deviation 1; a flat one with zeros."""
+    spread, mean = torch.std_mean(images, dim=(2, 3), correction=0, keepdim=True)
+    return (images - mean) / (spread + 0.02)
 
 
 def _flatten(tensors: Sequence[Tensor]) -> Tensor:

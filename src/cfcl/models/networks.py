@@ -1,4 +1,7 @@
-"""The networks. Published layer sizes and parameter counts contradict each other: these are ours, not the paper's."""
+"""The networks. Published layer sizes and parameter counts contradict each other: these are ours, not the paper's.
+
+A maximum is taken before the ReLU: the same function, with a quarter of the ReLUs.
+"""
 
 from itertools import pairwise
 from typing import Literal
@@ -34,9 +37,10 @@ class SmallCnn(nn.Sequential):
     def __init__(self, shape: Shape, embedding_dim: int) -> None:
         channels, height, width = shape
         super().__init__(
+            ChannelsLast(),
             nn.Conv2d(channels, 16, 3, padding=1),
-            nn.ReLU(),
             nn.MaxPool2d(2),
+            nn.ReLU(),
             nn.Flatten(),
             nn.Linear(16 * (height // 2) * (width // 2), 64),
             nn.ReLU(),
@@ -52,9 +56,10 @@ class UspsCnn(nn.Sequential):
     def __init__(self, shape: Shape, embedding_dim: int) -> None:
         channels, height, width = shape
         super().__init__(
+            ChannelsLast(),
             nn.Conv2d(channels, 8, 3, padding=1),
-            nn.ReLU(),
             nn.MaxPool2d(2),
+            nn.ReLU(),
             nn.Flatten(),
             nn.Linear(8 * (height // 2) * (width // 2), 48, bias=False),
             nn.ReLU(),
@@ -73,11 +78,11 @@ class SmallAlexNet(nn.Sequential):
         super().__init__(
             ChannelsLast(),
             nn.Conv2d(shape[0], 8, 5, padding=2),
-            nn.ReLU(),
             nn.MaxPool2d(2),
+            nn.ReLU(),
             nn.Conv2d(8, 24, 5, padding=2),
-            nn.ReLU(),
             nn.MaxPool2d(2),
+            nn.ReLU(),
             nn.Conv2d(24, 48, 3, padding=1),
             nn.ReLU(),
             nn.Conv2d(48, 32, 3, padding=1),
@@ -141,7 +146,7 @@ class SlimResNet18(nn.Sequential):
             _norm(norm, width),
             nn.ReLU(),
             *blocks,
-            nn.AdaptiveAvgPool2d(1),
+            nn.AdaptiveMaxPool2d(1),
             nn.Flatten(),
             nn.Linear(8 * width, embedding_dim),
         )

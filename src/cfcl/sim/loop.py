@@ -80,22 +80,24 @@ class Simulation:
         setting, graph = self.world.setting, self.world.graph
         if setting.policy.choose is None:
             return
-        if setting.schedule.pushes(step):
-            for i in range(len(self.devices)):
-                self.devices[i], reserves = device.push(setting, self.devices[i], step, graph.neighbours(i))
-                for reserve in reserves:
-                    message = self._send(reserve)
-                    self.devices[message.target] = device.store(self.devices[message.target], message)
-        if setting.schedule.exchanges(step):
+        with self.timings.counting("exchange"):
+            if setting.schedule.pushes(step):
+                for i in range(len(self.devices)):
+                    self.devices[i], reserves = device.push(setting, self.devices[i], step, graph.neighbours(i))
+                    for reserve in reserves:
+                        message = self._send(reserve)
+                        self.devices[message.target] = device.store(self.devices[message.target], message)
             delivered: dict[int, list[Delivery]] = {}
-            for answer in self._pull(step):
-                delivered.setdefault(answer.items.target, []).append(self._pulls.follow(answer))
-            for i in sorted(delivered):
-                yield from self._pulls.observe(self.devices[i], delivered[i], step)
+            if setting.schedule.exchanges(step):
+                for answer in self._pull(step):
+                    delivered.setdefault(answer.items.target, []).append(self._pulls.follow(answer))
+        for i in sorted(delivered):
+            yield from self._pulls.observe(self.devices[i], delivered[i], step)
+        with self.timings.counting("exchange"):
             for i, deliveries in delivered.items():
                 items = [self._send(delivery.items) for delivery in deliveries]
                 self.devices[i] = device.absorb(setting, self.devices[i], items, step)
-        self.ledger.settle()
+            self.ledger.settle()
 
     def _pull(self, step: int) -> list[Answer]:
         setting, graph = self.world.setting, self.world.graph
@@ -126,14 +128,14 @@ class Simulation:
 
     def _agreement(self) -> Row:
         """How alike the local models are just before they are averaged."""
-        with self.timings.evaluating():
+        with self.timings.counting("evaluation"):
             images = evaluation.health_images(self.config, self.world.dataset)
             compared = evaluation.compared_devices(self.config)
             encoder = self.world.setting.encoder
             return evaluation.agreement([encoder.embed(self.devices[i].weights, images) for i in compared])
 
     def _evaluate(self, step: int, extra: Row | None = None) -> Iterator[Row]:
-        with self.timings.evaluating():
+        with self.timings.counting("evaluation"):
             images = evaluation.images(self.config, self.world.dataset)
             embeddings = {name: self._embed(some) for name, some in images.items()}
             found = evaluation.judge(self.config, self.world.dataset, embeddings)

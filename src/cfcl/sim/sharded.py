@@ -123,28 +123,35 @@ class Simulation:
             yield from self._evaluate(step, agreement)
 
     def _exchange(self, step: int) -> Iterator[Row]:
-        setting, graph = self.world.setting, self.world.graph
+        setting = self.world.setting
         if setting.policy.choose is None or not (setting.schedule.pushes(step) or setting.schedule.exchanges(step)):
             return
         yield from self._report()
-        if setting.schedule.pushes(step):
-            reserves: list[Reserve] = []
-            for i in self.devices:
-                self.devices[i], mine = device.push(setting, self.devices[i], step, graph.neighbours(i))
-                reserves += mine
-            for reserve in self._deliver_reserves(reserves):
-                message = self._send(reserve)
-                self.devices[message.target] = device.store(self.devices[message.target], message)
-        if setting.schedule.exchanges(step):
+        with self.timings.counting("exchange"):
+            if setting.schedule.pushes(step):
+                self._push(step)
             delivered: dict[int, list[Delivery]] = {}
-            for delivery in self._deliver_items(self._pull(step)):
-                delivered.setdefault(delivery.items.target, []).append(delivery)
-            rows = [row for i in sorted(delivered) for row in self._pulls.observe(self.devices[i], delivered[i], step)]
+            if setting.schedule.exchanges(step):
+                for delivery in self._deliver_items(self._pull(step)):
+                    delivered.setdefault(delivery.items.target, []).append(delivery)
+        rows = [row for i in sorted(delivered) for row in self._pulls.observe(self.devices[i], delivered[i], step)]
+        with self.timings.counting("exchange"):
             for i, deliveries in delivered.items():
                 items = [self._send(delivery.items) for delivery in deliveries]
                 self.devices[i] = device.absorb(setting, self.devices[i], items, step)
+            self.ledger.settle(self.team.maximum)
+        if setting.schedule.exchanges(step):
             yield from self._gather_pulls(rows)
-        self.ledger.settle(self.team.maximum)
+
+    def _push(self, step: int) -> None:
+        setting, graph = self.world.setting, self.world.graph
+        reserves: list[Reserve] = []
+        for i in self.devices:
+            self.devices[i], mine = device.push(setting, self.devices[i], step, graph.neighbours(i))
+            reserves += mine
+        for reserve in self._deliver_reserves(reserves):
+            message = self._send(reserve)
+            self.devices[message.target] = device.store(self.devices[message.target], message)
 
     def _pull(self, step: int) -> list[Delivery]:
         """What this process's devices send, chosen for all links together."""
@@ -210,7 +217,7 @@ class Simulation:
             yield {"kind": "pull", **dict(zip(names, [*counts, *figures], strict=True))}
 
     def _agreement(self) -> Row:
-        with self.timings.evaluating():
+        with self.timings.counting("evaluation"):
             images = evaluation.health_images(self.config, self.world.dataset)
             encoder = self.world.setting.encoder
             compared = [i for i in evaluation.compared_devices(self.config) if i in self.devices]
@@ -220,7 +227,7 @@ class Simulation:
             return evaluation.agreement(list(found)) if self.team.leads else {}
 
     def _evaluate(self, step: int, extra: Row | None = None) -> Iterator[Row]:
-        with self.timings.evaluating():
+        with self.timings.counting("evaluation"):
             images = evaluation.images(self.config, self.world.dataset)
             embeddings = {name: self._embed(some) for name, some in images.items()}
             ledger = self._whole_ledger()

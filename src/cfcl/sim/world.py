@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -73,15 +73,17 @@ class Timings:
 
     selection: list[tuple[int, float]] = field(default_factory=list)
     """Per exchange, the slowest device's time for K-means and importance."""
+    exchange: float = 0.0
+    """Choosing, moving and taking in reserves and items, waiting for other processes included."""
     evaluation: float = 0.0
     total: float = 0.0
 
     @contextmanager
-    def evaluating(self) -> Iterator[None]:
-        """Counts the time inside as evaluation."""
+    def counting(self, what: Literal["exchange", "evaluation"]) -> Iterator[None]:
+        """Counts the time inside."""
         begun = time.perf_counter()
         yield
-        self.evaluation += time.perf_counter() - begun
+        setattr(self, what, getattr(self, what) + time.perf_counter() - begun)
 
 
 def build(

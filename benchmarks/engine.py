@@ -1,0 +1,165 @@
+"""The fast engine against the machine's limit and against other ways to do the same work, in turns, as ratios.
+
+python benchmarks/engine.py [--rounds 3] [--flower PYTHON]   PYTHON has flwr; without it that part is left out
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from results import keep
+from torch.utils.flop_counter import FlopCounterMode
+
+from cfcl import config
+from cfcl.core import losses
+from cfcl.sim import engines, world
+
+HERE = Path(__file__).parent
+Found = dict[str, Any]
+
+GEMM = """
+import time, torch
+torch.set_num_threads(1)
+a, b = torch.rand(1024, 1024), torch.rand(1024, 1024)
+best = 1e9
+end = time.perf_counter() + 3
+while time.perf_counter() < end:
+    begun = time.perf_counter()
+    a @ b
+    best = min(best, time.perf_counter() - begun)
+print(2 * 1024**3 / best / 1e9)
+"""
+
+
+def call(*words: object, **environment: str) -> Found:
+    """The JSON on the last line that a script prints."""
+    result = subprocess.run(
+        [str(word) for word in words],
+        capture_output=True,
+        text=True,
+        cwd=HERE.parent,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    if result.returncode:
+        sys.exit(f"{' '.join(map(str, words))} failed:\n{result.stderr[-3000:]}")
+    found: Found = json.loads(result.stdout.strip().splitlines()[-1])
+    return found
+
+
+def one(preset: str, *options: object) -> Found:
+    return call(sys.executable, HERE / "one.py", preset, *options)
+
+
+def gemm_peak(cores: int) -> float:
+    """GFLOP/s of single-precision matrix products, all cores at once, one thread each."""
+    children = [subprocess.Popen([sys.executable, "-c", GEMM], stdout=subprocess.PIPE, text=True) for _ in range(cores)]
+    return sum(float(child.communicate()[0]) for child in children)
+
+
+def flops_per_update(preset: str) -> int:
+    """Multiplications and additions of one device's forward and backward pass."""
+    scene = world.build(config.load(preset))
+    setting, encoder = scene.config, scene.setting.encoder
+    images = torch.rand(3 * setting.train.batch_size, *scene.dataset.image_shape)
+
+    def loss(embeddings: torch.Tensor) -> torch.Tensor:
+        return losses.triplet_loss(*embeddings.chunk(3), margin=setting.train.margin).mean()
+
+    with FlopCounterMode(display=False) as counter:
+        encoder.gradient(encoder.initial, images, loss)
+    return int(counter.get_total_flops())
+
+
+def steps(number: int) -> tuple[str, str]:
+    return "--set", f"train.steps={number}"
+
+
+def sides(preset: str, cores: int, flower: str | None) -> dict[str, Any]:
+    """What is compared, by name: functions that give milliseconds per update of one device."""
+    fedavg = ("--set", "exchange.method=fedavg")
+    length = {"fashion-mnist": 50, "usps": 200}[preset]
+    rounds = {"fashion-mnist": 2, "usps": 4}[preset]
+    found = {
+        "ours, a worker per core": lambda: one(preset, *fedavg, *steps(length), "--workers", cores),
+        "ours, one worker": lambda: one(preset, *fedavg, *steps(length), "--workers", 1),
+        "reference loop, torch's threads": lambda: one(
+            preset, *fedavg, *steps(length), "--engine", "loop", "--default-threads"
+        ),
+        "plain script": lambda: call(sys.executable, HERE / "plain.py", preset, rounds),
+    }
+    if flower:
+        paths = {"CFCL_BENCH_PRESET": preset, "PYTHONPATH": f"{HERE.parent / 'src'}:{HERE}"}
+        found["Flower"] = lambda: call(flower, HERE / "flower.py", rounds + 2, **paths)
+    return found
+
+
+def compare(preset: str, cores: int, rounds: int, flower: str | None) -> Found:
+    """Medians and spreads of all sides, taken in turns."""
+    measured: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for name, side in sides(preset, cores, flower).items():
+            measured.setdefault(name, []).append(side()["per_update_ms"])
+            print(f"  {preset}, {name}: {measured[name][-1]:.2f} ms per update", flush=True)
+    base = measured["ours, a worker per core"]
+    return {
+        name: {
+            "per_update_ms": statistics.median(values),
+            "all": values,
+            # paired: what ran in the same turn
+            "ratio": statistics.median(theirs / ours for theirs, ours in zip(values, base, strict=True)),
+            "ratios": [theirs / ours for theirs, ours in zip(values, base, strict=True)],
+        }
+        for name, values in measured.items()
+    }
+
+
+def whole_run(cores: int) -> Found:
+    """A whole Fashion-MNIST run of CF-CL: share of the GEMM peak, and of the exchange."""
+    setting = config.load("fashion-mnist")
+    before = gemm_peak(cores)
+    run = one("fashion-mnist", "--workers", cores)
+    uniform = one("fashion-mnist", "--set", "exchange.method=uniform", "--workers", cores)
+    after = gemm_peak(cores)
+    work = flops_per_update("fashion-mnist") * setting.train.steps * setting.partition.num_devices
+    rate = work / run["seconds"] / 1e9
+    return {
+        "seconds": run["seconds"],
+        "gflops": rate,
+        "gemm_gflops": [before, after],
+        "share_of_gemm": rate / max(before, after),
+        "exchange_share": run["exchange"] / run["seconds"],
+        "exchange_share_uniform": uniform["exchange"] / uniform["seconds"],
+        "over_uniform": run["seconds"] / uniform["seconds"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--flower", help="a Python that has flwr")
+    options = parser.parse_args()
+    cores = engines.num_cores()
+    begun = time.perf_counter()
+    found: Found = {"cores": cores}
+    for preset in ("fashion-mnist", "usps"):
+        found[preset] = compare(preset, cores, options.rounds, options.flower)
+    found["whole_run"] = whole_run(cores)
+    found["minutes"] = (time.perf_counter() - begun) / 60
+    for preset in ("fashion-mnist", "usps"):
+        for name, side in found[preset].items():
+            spread = f"{min(side['ratios']):.2f} to {max(side['ratios']):.2f}"
+            print(f"{preset:14} {name:32} {side['per_update_ms']:8.2f} ms  × {side['ratio']:.2f} ({spread})")
+    print(json.dumps(found["whole_run"], indent=1))
+    print(keep("engine", found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""A client of Flower's that does what a device of ours does in one round of federated averaging."""
+
+import os
+from functools import cache
+
+import numpy as np
+import torch
+from flwr.client import Client, NumPyClient
+from flwr.common import Context
+from torch.nn import functional
+
+from cfcl import config, rng
+from cfcl.data.augment import augment
+from cfcl.models import networks
+from cfcl.sim import world
+
+Arrays = list[np.ndarray]
+
+
+@cache
+def scene() -> world.World:
+    """Data and partition, once per process."""
+    return world.build(config.load(os.environ["CFCL_BENCH_PRESET"], ["exchange.method=fedavg"]))
+
+
+@cache
+def module() -> torch.nn.Module:
+    """The network, once per process."""
+    return networks.build(scene().config.model, scene().dataset.image_shape)
+
+
+def weights() -> Arrays:
+    """The network's tensors."""
+    return [value.detach().numpy() for value in module().state_dict().values()]
+
+
+class Device(NumPyClient):
+    """One client: a round of local updates, with our own batched augmentation and torch's fused Adam."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def fit(self, parameters: Arrays, settings: dict[str, int]) -> tuple[Arrays, int, dict[str, float]]:
+        """Train on from `parameters`."""
+        torch.set_num_threads(1)
+        wanted, model = scene().config, module()
+        keys = model.state_dict().keys()
+        model.load_state_dict({key: torch.tensor(value) for key, value in zip(keys, parameters, strict=True)})
+        optimiser = torch.optim.Adam(model.parameters(), lr=wanted.train.learning_rate, fused=True)
+        part, images = scene().parts[self.number], scene().dataset.train_images
+        stream = rng.stream(0, "flower", self.number, settings["round"])
+        for _ in range(wanted.aggregation.period):
+            places = torch.randint(len(part), (2, wanted.train.batch_size), generator=stream)
+            anchors, negatives = (images[part[row]].float().div_(255) for row in places)
+            positives = augment(anchors, wanted.augment, stream)
+            first, second, third = functional.normalize(model(torch.cat([anchors, positives, negatives]))).chunk(3)
+            near, far = (first - second).square().sum(-1), (first - third).square().sum(-1)
+            optimiser.zero_grad()
+            (near - far + wanted.train.margin).clamp_min(0).mean().backward()
+            optimiser.step()
+        return weights(), len(part), {}
+
+
+def client_fn(context: Context) -> Client:
+    """The client that Flower asks for."""
+    return Device(int(context.node_config["partition-id"])).to_client()

@@ -1,0 +1,52 @@
+"""One run in a process of its own, timed by itself; prints one line of JSON.
+
+python benchmarks/one.py fashion-mnist --workers 2 --set train.steps=50
+"""
+
+import argparse
+import json
+import resource
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from cfcl import config
+from cfcl.sim import engines, loop
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("preset")
+    parser.add_argument("--set", dest="overrides", action="append", default=[])
+    parser.add_argument("--engine", choices=["sharded", "loop"], default="sharded")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--default-threads", action="store_true", help="the loop on as many threads as torch likes")
+    options = parser.parse_args()
+    if options.default_threads:
+        vars(loop)["single_thread"] = nullcontext
+    wanted = config.load(options.preset, options.overrides)
+    last: dict[str, Any] = {}
+    with engines.start(wanted, workers=options.workers, engine=options.engine) as simulation:
+        for row in simulation.rows():
+            last = row if row["kind"] == "eval" else last
+    timings = asdict(simulation.timings)
+    updates = wanted.train.steps * wanted.partition.num_devices
+    busy = timings["total"] - timings["evaluation"]
+    found = {
+        "seconds": busy,
+        "per_update_ms": 1e3 * busy / updates,
+        "evaluation": timings["evaluation"],
+        "exchange": timings["exchange"],
+        "threads": torch.get_num_threads() if options.default_threads else 1,
+        # of this process alone; workers' is counted where they are waited for
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_mib_worker": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024,
+        "bytes": {key: value for key, value in last.items() if key.startswith("bytes_")},
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
