@@ -70,8 +70,8 @@ def test_a_complaint_counts_the_others() -> None:
 
 
 def test_paper_variants_lay_their_own_layer_over_the_common_one() -> None:
-    ours, literal = configs.load("svhn"), configs.load("svhn-paper")
+    ours, literal = config.load("svhn"), config.load("svhn-paper")
     assert (ours.train.learning_rate, literal.train.learning_rate) == (1e-3, 1e-4)
     assert (ours.model.standardise, literal.model.standardise) == (True, False)
-    assert configs.load("usps-paper").train.learning_rate == configs.load("usps").train.learning_rate
-    assert [name for name in configs.presets() if "paper" in name.removesuffix("-paper")] == []
+    assert config.load("usps-paper").train.learning_rate == config.load("usps").train.learning_rate
+    assert [name for name in config.presets() if "paper" in name.removesuffix("-paper")] == []

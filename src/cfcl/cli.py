@@ -99,7 +99,8 @@ def compare(
     methods: Annotated[
         str,
         typer.Option(
-            help="Comma-separated: fedavg, or METHOD-MODE with cfcl, uniform, kmeans, bulk and explicit, implicit."
+            help="Comma-separated: fedavg, or METHOD-MODE with cfcl, uniform, kmeans, bulk and explicit, implicit; as "
+            "yardsticks oracle-MODE, which sees labels, and centralised."
         ),
     ] = DEMO_METHODS,
     seeds: Annotated[

@@ -57,6 +57,7 @@ def make_pull(
         temperature=7.0,
         margin=0.5,
         config=config,
+        lacked=torch.arange(config.num_candidates).expand(links, -1) % 3 == 0,
     )
 
 
@@ -112,6 +113,7 @@ def test_a_link_does_not_depend_on_the_others_beside_it(name: str, mode: str) ->
             "reserve": together.reserve[1:2],
             "positives": together.positives[1:2],
             "num_items": (5,),
+            "lacked": together.lacked[1:2] if together.lacked is not None else None,
         }
     )
 
@@ -198,6 +200,17 @@ def test_uniform_is_uniform() -> None:
     torch.testing.assert_close(law, torch.full((3, 12), -math.log(12.0), dtype=torch.float64))
 
 
+def test_the_oracle_sends_labels_that_the_receiver_lacks_and_nothing_else() -> None:
+    lacked = torch.zeros(3, 12, dtype=torch.bool)
+    lacked[0, [2, 7]] = True
+    lacked[1] = True
+    pull = replace(make_pull(small("explicit"), num_items=(5, 5, 5)), lacked=lacked)
+    first, second, third = choose("oracle", pull).chosen
+    assert sorted(first.tolist()) == [2, 7]
+    assert len(second) == 5
+    assert third.tolist() == []
+
+
 def test_kmeans_sends_one_item_of_each_group() -> None:
     config = small("explicit", num_candidates=6, num_clusters=2)
     candidates = torch.tensor([[[0.0], [0.4], [0.9], [10.0], [10.3], [10.9]]])
@@ -268,6 +281,7 @@ def test_links_of_several_transmitters_go_through_together(name: str, mode: str)
         reserve=torch.cat([pull.reserve for pull in pulls if pull.reserve is not None]),
         positives=torch.cat([pull.positives for pull in pulls if pull.positives is not None]),
         num_items=(3, 4) * 3,
+        lacked=torch.cat([pull.lacked for pull in pulls if pull.lacked is not None]),
     )
 
     selection, alone = choose(name, together), [choose(name, pull) for pull in pulls]

@@ -4,7 +4,9 @@ from typing import Any
 import pytest
 import torch
 
+from cfcl import config as configs
 from cfcl.config import Config
+from cfcl.errors import CfclError
 from cfcl.exchange import policies
 from cfcl.experiments import records
 from cfcl.sim.loop import Simulation
@@ -92,13 +94,30 @@ def test_the_thread_count_of_the_caller_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("method", sorted(policies.POLICIES))
+@pytest.mark.parametrize("method", sorted(policies.BUILT_IN - {"centralised"}))
 def test_every_method_runs_in_both_modes_and_moves_the_model(method: str, mode: str) -> None:
     rows, simulation = play(small(f"exchange.method={method}", f"exchange.mode={mode}"))
     assert not torch.equal(simulation.model.params, simulation.world.setting.encoder.initial.params)
     pulled = sum(row["items"] for row in of(rows, "pull"))
     # 8 links, 2 items, 3 exchanges; bulk moves as much at once
     assert pulled == (0 if method == "fedavg" else 48)
+
+
+def test_the_oracle_pulls_only_labels_that_receivers_lack() -> None:
+    rows, _ = play(small("exchange.method=oracle", "exchange.num_pulled=4"))
+    assert {row["held_labels"] for row in of(rows, "pull")} == {0.0}
+    with pytest.raises(CfclError, match=r"'oracle' looks at the labels of devices' own points: give labelled data"):
+        Simulation(small("exchange.method=oracle", "exchange.candidates=relay"))
+
+
+def test_centralised_is_one_device_with_all_the_data() -> None:
+    config = configs.with_method(small("aggregation.num_devices=2"), "centralised")
+    assert config.method == "centralised"
+    rows, _ = play(config)
+    assert rows[0]["points"] == [1438]
+    assert of(rows, "pull") == []
+    with pytest.raises(CfclError, match=r"has one device, not partition.num_devices=4"):
+        small("exchange.method=centralised")
 
 
 def test_methods_of_one_seed_share_partition_graph_and_first_batches() -> None:

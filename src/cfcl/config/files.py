@@ -19,8 +19,14 @@ PAPER = "paper.toml"
 
 
 def with_method(config: Config, word: str) -> Config:
-    """The same run by another method, given as `cfcl-explicit`, `uniform-implicit`, `fedavg`..."""
+    """The same run by another method, given as `cfcl-explicit`, `uniform-implicit`, `fedavg`...
+
+    `centralised` puts all points on one device.
+    """
     method, _, mode = word.partition("-")
+    if method == "centralised":
+        alone = ["partition.kind=iid", "partition.num_devices=1", "graph.kind=complete", "aggregation.num_devices=none"]
+        config = override(config, alone)
     return override(config, [f"exchange.method={method}"] + ([f"exchange.mode={mode}"] if mode else []))
 
 

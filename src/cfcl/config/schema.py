@@ -191,7 +191,8 @@ class ExchangeConfig(Section):
     """What travels between neighbours, how much of it, and how it is chosen."""
 
     method: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")] = "cfcl"
-    """`cfcl`: smart push-pull; `uniform`, `kmeans`, `bulk`: baselines; `fedavg`: no exchange; or one you registered."""
+    """`cfcl`: smart push-pull; `uniform`, `kmeans`, `bulk`: baselines; `fedavg`: no exchange; as yardsticks `oracle`,
+    which sees labels, and `centralised`, one device with all the data; or one you registered."""
     mode: Mode = "explicit"
     """`explicit` moves datapoints; `implicit` moves embeddings only."""
     period: PositiveCount = 25
@@ -355,6 +356,15 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_centralised(self) -> Self:
+        if self.exchange.method == "centralised" and self.partition.num_devices > 1:
+            raise ValueError(
+                f"exchange.method='centralised' has one device, not partition.num_devices={self.partition.num_devices}"
+                ": compare with --methods centralised, which sets it, or set partition.num_devices=1"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_exchange_happens(self) -> Self:
         if self.exchange.start >= self.train.steps:
             raise ValueError(
@@ -367,7 +377,8 @@ class Config(Section):
     def method(self) -> str:
         """Method and mode in one word, such as `cfcl-explicit`."""
         exchange = self.exchange
-        return exchange.method if exchange.method == "fedavg" else f"{exchange.method}-{exchange.mode}"
+        alone = exchange.method in ("fedavg", "centralised")
+        return exchange.method if alone else f"{exchange.method}-{exchange.mode}"
 
     @property
     def digest(self) -> str:

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-WIDE = 64
+WIDE = 32
 """Points of more features than this are compared by matrix products."""
 
 

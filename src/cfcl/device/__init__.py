@@ -1,7 +1,7 @@
 """A device: a state machine over frozen messages. No I/O, no clock, no neighbour's state."""
 
 from cfcl.device.selecting import Answer, answer, cluster, prepare
-from cfcl.device.state import Candidates, DeviceState, Points, Setting, check, no_embeddings, no_items, start
+from cfcl.device.state import Candidates, DeviceState, Lacks, Points, Setting, check, no_embeddings, no_items, start
 from cfcl.device.trading import absorb, push, request, retain, store
 from cfcl.device.training import StepReport, adopt, local_step, upload
 
@@ -9,6 +9,7 @@ __all__ = [
     "Answer",
     "Candidates",
     "DeviceState",
+    "Lacks",
     "Points",
     "Setting",
     "StepReport",

@@ -166,6 +166,7 @@ def _answer_alike(
         ),
         margin=config.train.margin,
         config=config.exchange,
+        lacked=_lacked(setting, links, candidates) if setting.policy.cheats else None,
     )
     selection = setting.policy.choose(pull)
     effective = effective_number(selection.log_probabilities.exp()).tolist()
@@ -179,6 +180,14 @@ def _answer_alike(
         )
         for (state, message), item, chosen, number in zip(links, candidates, selection.chosen, effective, strict=True)
     ]
+
+
+def _lacked(
+    setting: Setting, links: Sequence[tuple[DeviceState, PullRequest]], candidates: Sequence[Candidates]
+) -> Tensor:
+    assert setting.lacks is not None
+    pairs = zip(links, candidates, strict=True)
+    return torch.stack([setting.lacks(state.id, item.positions, message.source) for (state, message), item in pairs])
 
 
 def _stack_reserves(

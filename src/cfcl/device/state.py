@@ -1,6 +1,6 @@
 """What a device knows, and what all devices of a run share."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -17,6 +17,9 @@ from cfcl.exchange.policies import Policy
 from cfcl.models import Encoder, Weights
 from cfcl.schedule import Schedule
 
+Lacks = Callable[[int, Tensor, int], Tensor]
+"""Whether a receiver lacks the labels of a transmitter's points, from transmitter, positions and receiver."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -27,6 +30,8 @@ class Setting:
     policy: Policy
     schedule: Schedule
     budgets: Budgets
+    lacks: Lacks | None = None
+    """For policies that cheat, in simulation."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from cfcl import rng
@@ -55,6 +55,8 @@ class Pull:
     temperature: float
     margin: float
     config: ExchangeConfig
+    lacked: Bool[Tensor, "links candidates"] | None = None
+    """Whether the receiver lacks the candidate's label: what no device knows, for policies that cheat."""
 
     def uniforms(self, purpose: str, size: int) -> Float[Tensor, "links size"]:
         """Random numbers of each link, where the candidates are."""
@@ -92,6 +94,8 @@ class Policy:
     """Everything moves at t = 0, chosen from all local points, and is kept."""
     scores: bool = True
     """Whether `choose` looks at embeddings; if not, none are computed for it."""
+    cheats: bool = False
+    """Whether `choose` looks at labels: a yardstick, possible in simulation only, and no competitor."""
 
 
 def push_reserve(points: Float[Tensor, "points pixels"], size: int, config: ExchangeConfig, draws: Draws) -> Tensor:
@@ -172,12 +176,24 @@ def choose_kmeans(pull: Pull) -> Selection:
     return Selection(tuple(chosen), law)
 
 
+def choose_oracle(pull: Pull) -> Selection:
+    """Uniform among the candidates whose label the receiver lacks; nothing if it lacks none."""
+    assert pull.lacked is not None
+    law = torch.zeros(pull.lacked.shape, dtype=torch.float64, device=pull.candidates.device)
+    some = pull.lacked.any(dim=1)
+    law[some] = importance.log_normalise(law[some].masked_fill(~pull.lacked[some], -math.inf))
+    law[~some] = -math.inf
+    return draw(law, pull)
+
+
 POLICIES: dict[str, Policy] = {
     "cfcl": Policy(offer=push_reserve, choose=choose_cfcl),
     "uniform": Policy(offer=None, choose=choose_uniform, scores=False),
     "kmeans": Policy(offer=None, choose=choose_kmeans),
     "bulk": Policy(offer=push_reserve, choose=choose_cfcl, once=True),
     "fedavg": Policy(offer=None, choose=None),
+    "centralised": Policy(offer=None, choose=None),
+    "oracle": Policy(offer=None, choose=choose_oracle, scores=False, cheats=True),
 }
 
 BUILT_IN = frozenset(POLICIES)

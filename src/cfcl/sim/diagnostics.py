@@ -43,14 +43,14 @@ class Pulls:
         """The answer with the labels of its items, looked up where its transmitter is."""
         source = answer.items.source
         known = torch.zeros(0, dtype=torch.int64)
-        if self._labels is not None:
+        if self._labels is not None and (self._relays or answer.items.target in self._traced):
             known = torch.cat([self._own(source), self._pulled.get(source, known)])[answer.positions.cpu()]
         return Delivery(answer.items, answer.embeddings, known, answer.effective_candidates)
 
     def observe(self, receiver: DeviceState, deliveries: Sequence[Delivery], step: int) -> list[Row]:
         """One row per pull, taken before the items are absorbed; none for receivers that are not traced."""
         rows = self._rows(receiver, deliveries, step) if receiver.id in self._traced else []
-        if self._labels is not None and self._setting.config.exchange.candidates == "relay":
+        if self._labels is not None and self._relays:
             nothing = torch.zeros(0, dtype=torch.int64)
             arrived = torch.cat([nothing, *(delivery.labels for delivery in deliveries)])
             held = self._pulled.get(receiver.id, nothing)
@@ -99,6 +99,10 @@ class Pulls:
         if len(items.points) == 0 or (self._global and len(delivery.embeddings)):
             return delivery.embeddings
         return self._setting.encoder.embed(receiver.anchor, items.points)
+
+    @property
+    def _relays(self) -> bool:
+        return self._setting.config.exchange.candidates == "relay"
 
     @property
     def _global(self) -> bool:

@@ -13,7 +13,7 @@ from cfcl import rng, schedule, topology
 from cfcl.config import Config
 from cfcl.data import datasets, partition
 from cfcl.data.datasets import Dataset
-from cfcl.device import Setting, StepReport
+from cfcl.device import Lacks, Setting, StepReport
 from cfcl.errors import CfclError
 from cfcl.exchange import links, policies
 from cfcl.exchange.cost import Ledger
@@ -110,8 +110,25 @@ def build(
         policy=policy,
         schedule=schedule.build(config, once=policy.once),
         budgets=links.budgets(config, graph),
+        lacks=_lacks(config, dataset, parts) if policy.cheats else None,
     )
     return World(setting, dataset, parts, graph)
+
+
+def _lacks(config: Config, dataset: Dataset, parts: Sequence[torch.Tensor]) -> Lacks:
+    """What the oracle asks; a point's label is known outside the devices only."""
+    labels = dataset.train_labels
+    if labels is None or config.exchange.candidates == "relay":
+        raise CfclError(
+            f"exchange.method={config.exchange.method!r} looks at the labels of devices' own points: give labelled "
+            "data, and no exchange.candidates='relay'"
+        )
+
+    def lacks(transmitter: int, positions: torch.Tensor, receiver: int) -> torch.Tensor:
+        wanted = labels[parts[transmitter][positions.cpu()]]
+        return (~torch.isin(wanted, labels[parts[receiver]])).to(positions.device)
+
+    return lacks
 
 
 def train_row(step: int, reports: Sequence[StepReport], margins: Sequence[float]) -> Row:
