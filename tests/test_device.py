@@ -319,3 +319,44 @@ def test_a_batch_larger_than_a_device_has_no_negatives_of_its_own() -> None:
     setting = make_setting(small("train.negatives=batch", "train.batch_size=21", "exchange.method=fedavg"))
     with pytest.raises(CfclError, match=r"train\.batch_size=21 exceeds the 20 points of device 0, but negatives"):
         device.check(setting, begin(setting, 0, images(20, 0)))
+
+
+@pytest.mark.parametrize("overrides", [(), ("exchange.mode=implicit",), ("train.negatives=batch",)], ids=" ".join)
+def test_open_triplets_alone_give_the_gradient_of_the_whole_batch(
+    overrides: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting, _, state = pair(*overrides, "train.batch_size=16", "train.margin=0.05", "train.optimiser=sgd")
+    if "exchange.mode=implicit" in overrides:
+        received = setting.encoder.embed(state.anchor, images(5, 7))
+        state = device.absorb(setting, prepare(setting, state, 3), [EmbeddingItems(0, 1, 3, received)], 3)
+    for step in range(3, 6):
+        results = []
+        for threshold in (0.0, 2.0):
+            monkeypatch.setattr("cfcl.device.training.WORTHWHILE", threshold)
+            results.append(device.local_step(setting, state, step))
+        (whole, first), (few, second) = results
+        assert 0 < first.active < 1  # some hinges are closed
+        torch.testing.assert_close(few.weights.params, whole.weights.params, atol=1e-6, rtol=1e-4)
+        assert vars(first) == pytest.approx(vars(second), rel=1e-4)
+        assert few.active == whole.active
+        assert not torch.equal(few.weights.params, state.weights.params)
+        state = whole
+
+
+def test_a_batch_without_an_open_triplet_moves_nothing() -> None:
+    # Without augmentation an anchor is its own positive, so every hinge is closed at a margin of next to nothing.
+    settings = ("augment.rotation=0", "augment.perspective=0", "train.margin=1e-9", "train.optimiser=sgd")
+    setting, _, state = pair(*settings)
+    moved, report = device.local_step(setting, replace(state, active=0.0), 3)
+    assert report.active == 0.0
+    assert torch.equal(moved.weights.params, state.weights.params)
+    assert moved.updates == 1
+
+
+def test_only_encoders_that_embed_each_image_by_itself_may_leave_some_out() -> None:
+    assert Encoder(small().model, SHAPE, seed=0).is_pure
+    with_batch_norm = small("model.encoder=slim-resnet18")
+    assert not Encoder(with_batch_norm.model, SHAPE, seed=0).is_pure
+    assert Encoder(small("model.encoder=slim-resnet18", "model.norm=group").model, SHAPE, seed=0).is_pure
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 4))
+    assert not Encoder(small().model, SHAPE, seed=0, module=module).is_pure

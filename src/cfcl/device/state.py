@@ -95,6 +95,8 @@ class DeviceState:
     """Sum of |D_i^t| over the updates since the last aggregation."""
     updates: int = 0
     """Number of those updates."""
+    active: float = 1.0
+    """Share of the last batch that moved the model."""
 
 
 def start(setting: Setting, device: int, store: Tensor, places: Tensor) -> DeviceState:

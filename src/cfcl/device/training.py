@@ -1,6 +1,7 @@
 """Local training: one update, the model that goes up, and the one that comes down."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,6 +12,10 @@ from cfcl.data.augment import augment
 from cfcl.device.state import DeviceState, Setting, fresh_moments
 from cfcl.exchange.messages import SERVER, GlobalModel, LocalModel
 from cfcl.models import Weights, as_input
+
+WORTHWHILE = 0.5
+"""Share of open triplets in the last batch below which a forward pass to find the open ones pays."""
+ROUNDED_TO = 4
 
 
 @dataclass(frozen=True)
@@ -27,49 +32,98 @@ class StepReport:
 
 def local_step(setting: Setting, state: DeviceState, step: int) -> tuple[DeviceState, StepReport]:
     """One update, Eq. (4), on the triplet loss, Eq. (1), or on its regularised form, Eq. (23)."""
-    config, encoder, device = setting.config, setting.encoder, setting.encoder.device
-    train = config.train
-    explicit = config.exchange.mode == "explicit"
-    num_local, num_pulled = len(state.points), len(state.pulled) if explicit else 0
-    anchor, negative = _compose(setting, state, step)
-    anchors = as_input(_take(state, anchor), device)
-    positives = augment(anchors, config.augment, rng.stream(config.seed, "augment", state.id, step))
-    within = train.negatives == "batch"
-    images = torch.cat(
-        [anchors, positives] if within else [anchors, positives, as_input(_take(state, negative), device)]
-    )
+    config, encoder, train = setting.config, setting.encoder, setting.config.train
+    num_local = len(state.points)
+    num_pulled = len(state.pulled) if config.exchange.mode == "explicit" else 0
+    batch = _batch(setting, state, step)
     weight = _regulariser_weight(setting, state, step)
-    terms: list[Tensor] = []
+    found: list[_Terms] = []
 
     def loss(embeddings: Tensor) -> Tensor:
-        first, second, *others = torch.split(embeddings, train.batch_size)
-        third = first[negative] if within else others[0]
-        triplet = losses.triplet_loss(first, second, third, margin=train.margin)
-        extra = (
-            triplet.new_zeros(len(triplet))
-            if weight == 0
-            else losses.regulariser(
-                first, second, state.pulled, margin=state.margin, reduction=config.regulariser.reduction
-            )
-        )
-        total = losses.regularised_triplet_loss(triplet, extra, weight=weight).mean()
-        terms.extend([triplet.detach(), extra.detach(), total.detach()])
-        return total
+        found.append(_terms(setting, state, embeddings, batch.triplets, weight))
+        return found[-1].total.mean()
 
-    gradient, buffers = encoder.gradient(state.weights, images, loss)
+    # A closed hinge has no gradient: where few are open, they alone go through the backward pass.
+    if encoder.is_pure and state.active < WORTHWHILE:
+        loss(encoder.embed(state.weights, batch.images))
+        gradient, buffers = _open_gradient(setting, state, batch, found[-1].total > 0, weight)
+    else:
+        gradient, buffers = encoder.gradient(state.weights, batch.images, loss)
     if train.fedprox > 0:
         gradient += losses.proximal_gradient(state.weights.params, state.anchor.params, weight=train.fedprox)
     state = _move(setting, state, gradient, buffers)
-    state = replace(state, points_seen=state.points_seen + num_local + num_pulled, updates=state.updates + 1)
-    both = torch.cat([anchor, anchor[negative] if within else negative])
-    return state, StepReport(
-        loss=float(terms[2]),
-        triplet=float(terms[0].mean()),
-        regulariser=float(terms[1].mean()),
-        weight=weight,
-        active=losses.active_share(terms[0]),
-        pulled_share=float((both >= num_local).double().mean()),
+    triplet, extra, total = (term.detach() for term in found[0])
+    active = losses.active_share(triplet)
+    state = replace(
+        state,
+        points_seen=state.points_seen + num_local + num_pulled,
+        updates=state.updates + 1,
+        active=float((total > 0).double().mean()),
     )
+    return state, StepReport(
+        loss=float(total.mean()),
+        triplet=float(triplet.mean()),
+        regulariser=float(extra.mean()),
+        weight=weight,
+        active=active,
+        pulled_share=float((batch.positions >= num_local).double().mean()),
+    )
+
+
+class _Batch(NamedTuple):
+    images: Tensor
+    triplets: Tensor
+    """[3, batch]: rows of `images` that are anchors, positives and negatives."""
+    positions: Tensor
+    """Places of anchors and negatives among the points held, pulled ones last."""
+
+
+class _Terms(NamedTuple):
+    triplet: Tensor
+    extra: Tensor
+    total: Tensor
+
+
+def _batch(setting: Setting, state: DeviceState, step: int) -> _Batch:
+    config, device, size = setting.config, setting.encoder.device, setting.config.train.batch_size
+    anchor, negative = _compose(setting, state, step)
+    anchors = as_input(_take(state, anchor), device)
+    positives = augment(anchors, config.augment, rng.stream(config.seed, "augment", state.id, step))
+    rows = torch.arange(size)
+    if config.train.negatives == "batch":
+        triplets = torch.stack([rows, size + rows, negative]).to(device)
+        return _Batch(torch.cat([anchors, positives]), triplets, torch.cat([anchor, anchor[negative]]))
+    images = torch.cat([anchors, positives, as_input(_take(state, negative), device)])
+    return _Batch(images, torch.arange(3 * size, device=device).view(3, size), torch.cat([anchor, negative]))
+
+
+def _terms(setting: Setting, state: DeviceState, embeddings: Tensor, triplets: Tensor, weight: float) -> _Terms:
+    """The terms of the loss, triplet by triplet."""
+    first, second, third = embeddings[triplets]
+    triplet = losses.triplet_loss(first, second, third, margin=setting.config.train.margin)
+    if weight == 0:
+        return _Terms(triplet, torch.zeros_like(triplet), triplet)
+    reduction = setting.config.regulariser.reduction
+    extra = losses.regulariser(first, second, state.pulled, margin=state.margin, reduction=reduction)
+    return _Terms(triplet, extra, losses.regularised_triplet_loss(triplet, extra, weight=weight))
+
+
+def _open_gradient(
+    setting: Setting, state: DeviceState, batch: _Batch, is_open: Tensor, weight: float
+) -> tuple[Tensor, Tensor]:
+    """The gradient of the whole batch's mean loss, from its open triplets alone."""
+    # A few closed ones fill up: convolutions are prepared anew for every size of batch.
+    size = -(-int(is_open.sum()) // ROUNDED_TO) * ROUNDED_TO
+    if size == 0:
+        return torch.zeros_like(state.weights.params), state.weights.buffers
+    rows = is_open.to(torch.int8).argsort(descending=True, stable=True)[:size]
+    images = batch.images[batch.triplets[:, rows].flatten()]
+    triplets = torch.arange(len(images), device=images.device).view(3, -1)
+
+    def loss(embeddings: Tensor) -> Tensor:
+        return _terms(setting, state, embeddings, triplets, weight).total.sum() / len(is_open)
+
+    return setting.encoder.gradient(state.weights, images, loss)
 
 
 def _compose(setting: Setting, state: DeviceState, step: int) -> tuple[Tensor, Tensor]:

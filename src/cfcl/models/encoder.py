@@ -45,6 +45,8 @@ class Encoder:
             found = networks.build(config, image_shape) if module is None else copy.deepcopy(module)
         self._module = found.to(self.device)
         self.name = config.encoder if module is None else type(module).__name__
+        # In training too, one of our own without BatchNorm embeds every image by itself; of others nobody knows.
+        self.is_pure = module is None and not any(isinstance(m, nn.BatchNorm2d) for m in found.modules())
         self._params = list(self._module.parameters())
         # Counters such as BatchNorm's are no part of a model.
         self._buffers = [buffer for buffer in self._module.buffers() if buffer.is_floating_point()]
