@@ -249,7 +249,7 @@ def test_a_policy_can_be_registered_once_and_unknown_ones_are_refused() -> None:
             policies.register("first_ones", Policy(offer=None, choose=first))
     finally:
         del policies.POLICIES["first_ones"]
-    with pytest.raises(CfclError, match=r"'first_ones' is not a known policy: choose one of bulk, cfcl"):
+    with pytest.raises(CfclError, match=r"'first_ones' is not a known policy: choose one of bulk, centralised, cfcl"):
         policies.find("first_ones")
 
 
