@@ -9,7 +9,7 @@ demo: $(STAMP)  ## compare four methods on the offline default data, with a tabl
 	$(BIN)/cfcl compare digits
 
 test: lint  ## format check, lint, types, import rules, then the test suite
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -85,7 +85,7 @@ def steps(number: int) -> tuple[str, str]:
 def sides(preset: str, cores: int, flower: str | None) -> dict[str, Any]:
     """What is compared, by name: functions that give milliseconds per update of one device."""
     fedavg = ("--set", "exchange.method=fedavg")
-    length = {"fashion-mnist": 50, "usps": 200}[preset]
+    length = {"fashion-mnist": 200, "usps": 400}[preset]
     rounds = {"fashion-mnist": 2, "usps": 4}[preset]
     found = {
         "ours, a worker per core": lambda: one(preset, *fedavg, *steps(length), "--workers", cores),
@@ -97,7 +97,7 @@ def sides(preset: str, cores: int, flower: str | None) -> dict[str, Any]:
     }
     if flower:
         paths = {"CFCL_BENCH_PRESET": preset, "PYTHONPATH": f"{HERE.parent / 'src'}:{HERE}"}
-        found["Flower"] = lambda: call(flower, HERE / "flower.py", rounds + 2, **paths)
+        found["Flower"] = lambda: call(flower, HERE / "flower.py", rounds + 1, **paths)
     return found
 
 
@@ -143,7 +143,7 @@ def whole_run(cores: int) -> Found:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--flower", help="a Python that has flwr")
     options = parser.parse_args()
     cores = engines.num_cores()

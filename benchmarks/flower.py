@@ -1,4 +1,4 @@
-"""The same federated averaging in Flower's simulation engine, with our own batched augmentation and network.
+"""The same federated averaging in Flower's simulation engine, with our own batched augmentation.
 
 Needs `flwr[simulation]==1.41.0`, which wants versions of its own: `make bench-flower` gives it an environment.
 CFCL_BENCH_PRESET=usps PYTHONPATH=src:benchmarks python benchmarks/flower.py 4

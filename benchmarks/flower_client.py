@@ -25,8 +25,9 @@ def scene() -> world.World:
 
 @cache
 def module() -> torch.nn.Module:
-    """The network, once per process."""
-    return networks.build(scene().config.model, scene().dataset.image_shape)
+    """The same network in torch's usual layout, once per process."""
+    layers = networks.build(scene().config.model, scene().dataset.image_shape).children()
+    return torch.nn.Sequential(*[layer for layer in layers if not isinstance(layer, networks.ChannelsLast)])
 
 
 def weights() -> Arrays:

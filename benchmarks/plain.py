@@ -79,6 +79,12 @@ class Triplets(Dataset[tuple[Tensor, Tensor, Tensor]]):
         return to_tensor(image), to_tensor(random_view(image, self.settings)), to_tensor(other)
 
 
+def plain_network(setting: Config, shape: tuple[int, int, int]) -> nn.Module:
+    """The same network in torch's usual layout."""
+    layers = networks.build(setting.model, shape).children()
+    return nn.Sequential(*[layer for layer in layers if not isinstance(layer, networks.ChannelsLast)])
+
+
 def endless(loader: DataLoader[tuple[Tensor, Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Epoch after epoch."""
     while True:
@@ -95,8 +101,8 @@ def train(setting: Config, rounds: int) -> float:
         )
         for part in data.parts
     ]
-    server = networks.build(setting.model, data.dataset.image_shape)
-    models = [networks.build(setting.model, data.dataset.image_shape) for _ in clients]
+    server = plain_network(setting, data.dataset.image_shape)
+    models = [plain_network(setting, data.dataset.image_shape) for _ in clients]
     optimisers = [torch.optim.Adam(model.parameters(), lr=setting.train.learning_rate) for model in models]
     weights = [len(part) / sum(map(len, data.parts)) for part in data.parts]
     begun = time.perf_counter()

@@ -63,7 +63,7 @@ def main() -> None:
     found: dict[str, Found] = {}
     with TemporaryDirectory() as name:
         folder = Path(name)
-        for turn in range(3):
+        for turn in range(2):
             for devices in SIZES:
                 steps = max(30, 3000 // devices)
                 row = measure("usps", [*settings(devices, 243, folder), f"train.steps={steps}"], cores)

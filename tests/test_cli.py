@@ -19,7 +19,8 @@ def invoke(*arguments: str) -> Result:
 
 
 def run_small(out: Path, *overrides: str) -> Path:
-    result = invoke("run", "digits", *SETS, *[w for o in overrides for w in ("--set", o)], "--out", str(out))
+    words = [word for override in overrides for word in ("--set", override)]
+    result = invoke("run", "digits", *SETS, *words, "--workers", "1", "--out", str(out))
     assert result.exit_code == 0, result.output
     return max(out.iterdir(), key=lambda path: path.stat().st_mtime_ns)
 
@@ -44,7 +45,7 @@ def test_the_same_command_twice_gives_the_same_bytes_in_two_folders(tmp_path: Pa
 
 def test_a_run_can_be_repeated_from_its_own_config(tmp_path: Path) -> None:
     first = run_small(tmp_path / "one", "seed=4")
-    result = invoke("run", str(first / "config.toml"), "--out", str(tmp_path / "two"))
+    result = invoke("run", str(first / "config.toml"), "--workers", "1", "--out", str(tmp_path / "two"))
     assert result.exit_code == 0, result.output
     (second,) = (tmp_path / "two").iterdir()
     assert (first / "metrics.jsonl").read_bytes() == (second / "metrics.jsonl").read_bytes()
@@ -99,7 +100,7 @@ def test_help_teaches() -> None:
 
 
 def test_records_as_json_lines(tmp_path: Path) -> None:
-    result = invoke("run", "digits", *SETS, "--json", "--out", str(tmp_path))
+    result = invoke("run", "digits", *SETS, "--workers", "1", "--json", "--out", str(tmp_path))
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert rows[-1]["kind"] == "done"
     assert Path(rows[-1]["folder"]).is_dir()
