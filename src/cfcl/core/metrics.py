@@ -15,6 +15,11 @@ _ROWS_AT_ONCE = 256
 """Rows of a distance matrix held at a time: 60,000 columns of them take 120 MB."""
 
 
+def warm_up() -> None:
+    """Have torch load what the first optimiser of a process needs, which takes a second, before a clock runs."""
+    torch.optim.LBFGS([torch.zeros(1, requires_grad=True)])
+
+
 def linear_probe(
     train: Float[Tensor, "train dim"],
     train_labels: Int[Tensor, " train"],

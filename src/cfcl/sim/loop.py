@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from cfcl import device, server
 from cfcl.config import Config
+from cfcl.core import metrics
 from cfcl.data.datasets import Dataset
 from cfcl.device import Answer, StepReport
 from cfcl.exchange.messages import Message, PullRequest
@@ -51,6 +52,7 @@ class Simulation:
         begun = time.perf_counter()
         with single_thread():
             yield self.world.setup_row()
+            metrics.warm_up()
             yield from self._evaluate(0)
             for step in range(self.config.train.steps):
                 if step > 0 and self.world.setting.schedule.aggregates(step):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from cfcl import device, server
 from cfcl.config import Config
-from cfcl.core import averaging
+from cfcl.core import averaging, metrics
 from cfcl.data.datasets import Dataset
 from cfcl.device import StepReport
 from cfcl.exchange.cost import Ledger
@@ -83,6 +83,8 @@ class Simulation:
         with single_thread():
             if self.team.leads:
                 yield self.world.setup_row()
+                metrics.warm_up()
+            self.team.maximum(0.0)  # all processes are there: to wait for them is no part of an evaluation
             yield from self._evaluate(0)
             for step in range(self.config.train.steps):
                 if step > 0 and self.world.setting.schedule.aggregates(step):
