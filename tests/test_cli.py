@@ -249,3 +249,11 @@ def test_a_place_that_cannot_be_written_gets_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     result = invoke("run", "digits", *SETS, "--out", str(tmp_path / "file" / "runs"))
     check_complaint(result, tmp_path / "file" / "runs", "cannot write below", "choose another --out")
+
+
+@pytest.mark.parametrize(("steps", "shown"), [(4, 2), (12, 3)])
+def test_the_table_of_a_run_shows_every_evaluation_once(steps: int, shown: int, tmp_path: Path) -> None:
+    settings = ["--set", f"train.steps={steps}", "--set", "evaluation.every=1", "--workers", "1"]
+    output = invoke("run", "digits", *SETS, *settings, "--out", str(tmp_path)).output
+    rows = re.findall(r"^ *(\d+) +0\.\d+", output, flags=re.MULTILINE)
+    assert len(rows) == len(set(rows)) == shown

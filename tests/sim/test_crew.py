@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from cfcl import config as configs
+from cfcl.cli import app
 from cfcl.data.datasets import Dataset, load
 from cfcl.errors import CfclError, WorkerLost
 from cfcl.exchange import policies
@@ -116,10 +118,14 @@ def test_torchrun_starts_the_same_simulation(tmp_path: Path) -> None:
     assert result.stdout.count("Run folder") == 1
 
 
-def test_comparisons_refuse_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comparisons_refuse_torchrun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert not team.launched()
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert team.launched()
+    result = CliRunner().invoke(app, ["compare", "digits", "--out", str(tmp_path / "runs")])
+    assert result.exit_code == 2
+    assert result.stderr == "error: compare starts its own processes, one per run: call it without torchrun\n"
+    assert not (tmp_path / "runs").exists()
 
 
 def refusal(message: str, **options: Any) -> None:

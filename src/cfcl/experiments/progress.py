@@ -109,7 +109,8 @@ def run_table(metrics: Sequence[Row]) -> Table:
     ]
     for name in ("step", *(name.replace("effective_", "") for name in columns), "D2D", "uplink", "delay"):
         table.add_column(name, justify="right")
-    for row in (metrics[0], metrics[len(metrics) // 2], metrics[-1]):
+    for place in sorted({0, len(metrics) // 2, len(metrics) - 1}):
+        row = metrics[place]
         table.add_row(
             str(row["step"]),
             *(number(row.get(key), ".3f") for key in columns),
