@@ -28,9 +28,11 @@ def main() -> None:
         vars(loop)["single_thread"] = nullcontext
     wanted = config.load(options.preset, options.overrides)
     last: dict[str, Any] = {}
+    active: list[float] = []
     with engines.start(wanted, workers=options.workers, engine=options.engine) as simulation:
         for row in simulation.rows():
             last = row if row["kind"] == "eval" else last
+            active += [row["active"]] if row["kind"] == "train" else []
     timings = asdict(simulation.timings)
     updates = wanted.train.steps * wanted.partition.num_devices
     busy = timings["total"] - timings["evaluation"]
@@ -39,6 +41,7 @@ def main() -> None:
         "per_update_ms": 1e3 * busy / updates,
         "evaluation": timings["evaluation"],
         "exchange": timings["exchange"],
+        "active": sum(active) / len(active),
         "threads": torch.get_num_threads() if options.default_threads else 1,
         # of this process alone; workers' is counted where they are waited for
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
