@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,10 @@ def sides(preset: str, cores: int, flower: str | None) -> dict[str, Any]:
     }
     if flower:
         paths = {"CFCL_BENCH_PRESET": preset, "PYTHONPATH": f"{HERE.parent / 'src'}:{HERE}"}
-        found["Flower"] = lambda: call(flower, HERE / "flower.py", rounds + 1, **paths)
+        for name, kind in (("our batched augmentation", "batch"), ("transforms image by image", "sample")):
+            found[f"Flower, {name}"] = partial(
+                call, flower, HERE / "flower.py", rounds + 1, CFCL_BENCH_TRANSFORMS=kind, **paths
+            )
     return found
 
 
@@ -148,19 +152,23 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--flower", help="a Python that has flwr")
+    parser.add_argument("--presets", default="fashion-mnist,usps", help="what sides are compared on")
+    parser.add_argument("--no-whole-run", dest="whole", action="store_false")
     options = parser.parse_args()
     cores = engines.num_cores()
     begun = time.perf_counter()
     found: Found = {"cores": cores}
-    for preset in ("fashion-mnist", "usps"):
+    presets = options.presets.split(",")
+    for preset in presets:
         found[preset] = compare(preset, cores, options.rounds, options.flower)
-    found["whole_run"] = whole_run(cores)
+    if options.whole:
+        found["whole_run"] = whole_run(cores)
     found["minutes"] = (time.perf_counter() - begun) / 60
-    for preset in ("fashion-mnist", "usps"):
+    for preset in presets:
         for name, side in found[preset].items():
             spread = f"{min(side['ratios']):.2f} to {max(side['ratios']):.2f}"
-            print(f"{preset:14} {name:32} {side['per_update_ms']:8.2f} ms  × {side['ratio']:.2f} ({spread})")
-    print(json.dumps(found["whole_run"], indent=1))
+            print(f"{preset:14} {name:34} {side['per_update_ms']:8.2f} ms  × {side['ratio']:.2f} ({spread})")
+    print(json.dumps(found.get("whole_run"), indent=1))
     print(keep("engine", found))
 
 

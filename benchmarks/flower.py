@@ -1,7 +1,7 @@
-"""The same federated averaging in Flower's simulation engine, with our own batched augmentation.
+"""The same federated averaging in Flower's simulation engine.
 
 Needs `flwr[simulation]==1.41.0`, which wants versions of its own: `make bench-flower` gives it an environment.
-CFCL_BENCH_PRESET=usps PYTHONPATH=src:benchmarks python benchmarks/flower.py 4
+CFCL_BENCH_PRESET=usps CFCL_BENCH_TRANSFORMS=batch PYTHONPATH=src:benchmarks python benchmarks/flower.py 4
 """
 
 import json

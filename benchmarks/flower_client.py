@@ -1,13 +1,20 @@
-"""A client of Flower's that does what a device of ours does in one round of federated averaging."""
+"""A client of Flower's that does what a device of ours does in one round of federated averaging.
+
+With CFCL_BENCH_TRANSFORMS=batch it has our own batched augmentation; with `sample`, a DataLoader that transforms image
+by image, as people write it.
+"""
 
 import os
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
 import torch
 from flwr.client import Client, NumPyClient
 from flwr.common import Context
+from plain import Triplets, endless
 from torch.nn import functional
+from torch.utils.data import DataLoader
 
 from cfcl import config, rng
 from cfcl.data.augment import augment
@@ -35,6 +42,14 @@ def weights() -> Arrays:
     return [value.detach().numpy() for value in module().state_dict().values()]
 
 
+@cache
+def loader(number: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Batches of one client, image by image, once per process."""
+    wanted, part = scene().config, scene().parts[number]
+    data = Triplets(scene().dataset.train_images[part], wanted.augment)
+    return endless(DataLoader(data, wanted.train.batch_size, shuffle=True, drop_last=True))
+
+
 class Device(NumPyClient):
     """One client: a round of local updates, with our own batched augmentation and torch's fused Adam."""
 
@@ -51,9 +66,12 @@ class Device(NumPyClient):
         part, images = scene().parts[self.number], scene().dataset.train_images
         stream = rng.stream(0, "flower", self.number, settings["round"])
         for _ in range(wanted.aggregation.period):
-            places = torch.randint(len(part), (2, wanted.train.batch_size), generator=stream)
-            anchors, negatives = (images[part[row]].float().div_(255) for row in places)
-            positives = augment(anchors, wanted.augment, stream)
+            if os.environ["CFCL_BENCH_TRANSFORMS"] == "sample":
+                anchors, positives, negatives = next(loader(self.number))
+            else:
+                places = torch.randint(len(part), (2, wanted.train.batch_size), generator=stream)
+                anchors, negatives = (images[part[row]].float().div_(255) for row in places)
+                positives = augment(anchors, wanted.augment, stream)
             first, second, third = functional.normalize(model(torch.cat([anchors, positives, negatives]))).chunk(3)
             near, far = (first - second).square().sum(-1), (first - third).square().sum(-1)
             optimiser.zero_grad()

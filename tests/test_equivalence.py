@@ -27,6 +27,8 @@ READINGS = [
     ("aggregation.num_devices=2", "cost.charge_broadcast=true", "cost.transmit_watts=0.7", "cost.step_seconds=0.1"),
     ("aggregation.moments=reset", "train.optimiser=sgd", "train.fedprox=0.1"),
     ("exchange.num_pulled=0",),
+    ("exchange.method=novel", "exchange.buffer=keep"),
+    ("exchange.method=novel", "exchange.buffer=limit", "exchange.candidates=relay"),
     ("train.negatives=batch",),
     ("evaluation.log_every=1", "evaluation.every=1", "evaluation.num_traced=2", "evaluation.num_health_devices=2"),
     ("partition.num_devices=1", "partition.labels_per_device=10", "graph.kind=complete"),

@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from cfcl import __version__, cli_data, config
+from cfcl import __version__, cli_data, cli_study, config
 from cfcl.cli_data import DataDir, overrides_with
+from cfcl.cli_study import parse_seeds
 from cfcl.errors import CfclError
 from cfcl.terminal import complaints, console, user_errors
 
@@ -28,6 +29,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.add_typer(cli_data.app)
+app.command()(cli_study.reproduce)
+app.command()(cli_study.redraw)
 
 PARTIAL = "interrupted; what was measured so far is in the folder that ends in .partial"
 
@@ -124,7 +127,7 @@ def compare(
 
         if team.launched():
             raise CfclError("compare starts its own processes, one per run: call it without torchrun")
-        plan = suites.plan(base, [word.strip() for word in methods.split(",") if word.strip()], _seeds(seeds))
+        plan = suites.plan(base, [word.strip() for word in methods.split(",") if word.strip()], parse_seeds(seeds))
         for item in plan:
             engines.check(item, device)  # refuses an impossible run before any folder exists
         folder = records.claim(out, f"{base.name}-compare")
@@ -187,16 +190,3 @@ def _load(spec: str, overrides: list[str] | None) -> config.Config:
     if spec == "-":
         return config.parse(sys.stdin.read(), overrides or (), source="standard input")
     return config.load(spec, overrides or ())
-
-
-def _seeds(text: str) -> list[int]:
-    try:
-        found: list[int] = []
-        for part in text.split(","):
-            first, _, last = part.partition("-")
-            found += range(int(first), int(last or first) + 1)
-    except ValueError:
-        raise CfclError(f"--seeds {text!r} is not a list of whole numbers: write 0,1,2 or 0-2") from None
-    if not found or len(set(found)) != len(found):
-        raise CfclError(f"--seeds {text!r} is empty or names a seed twice: write 0,1,2 or 0-2")
-    return found

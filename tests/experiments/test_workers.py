@@ -1,3 +1,4 @@
+import os
 import signal
 import subprocess
 import sys
@@ -10,17 +11,23 @@ from tests.conftest import SMALL, small
 
 def test_a_failed_run_is_reported_and_does_not_stop_the_others(tmp_path: Path) -> None:
     runs = [small(f"exchange.budgets_file={tmp_path}/absent.csv"), small("train.steps=4")]
-    seen: set[int] = set()
+    seen: dict[int, list[str]] = {0: [], 1: []}
 
     bad, good = run_many(
-        runs, out=tmp_path / "runs", num_workers=2, device="cpu", watch=lambda position, row: seen.add(position)
+        runs,
+        out=tmp_path / "runs",
+        num_workers=2,
+        device="cpu",
+        watch=lambda position, row: seen[position].append(row["kind"]),
     )
 
     assert bad.folder is None
     assert "absent.csv" in bad.error
     assert good.folder is not None
     assert (good.folder / "metrics.jsonl").is_file()
-    assert seen == {1}
+    assert seen[0] == ["failed"]
+    assert (seen[1][0], seen[1][-1]) == ("setup", "done")
+    assert (good.folder / "plots" / "accuracy.png").is_file()
     assert list((tmp_path / "runs").iterdir()) == [good.folder]
 
 
@@ -44,3 +51,24 @@ def test_an_interrupted_comparison_leaves_no_process_behind(tmp_path: Path) -> N
     assert parent.returncode == 130
     assert "interrupted" in complaint
     assert _running(out) == 0
+
+
+def test_a_process_does_one_run_after_another_and_one_that_dies_costs_only_its_run(tmp_path: Path) -> None:
+    runs = [small("train.steps=4", f"seed={seed}") for seed in range(3)]
+    killed: list[int] = []
+
+    def watch(position: int, row: dict[str, object]) -> None:
+        if position == 0 and row["kind"] == "setup" and not killed:
+            listing = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True, check=True).stdout
+            killed.extend(int(word) for word in listing.split())
+            os.kill(killed[0], signal.SIGKILL)
+
+    first, *others = run_many(runs, out=tmp_path, num_workers=1, device="cpu", watch=watch, plotted=False)
+
+    assert len(killed) == 1
+    assert first.folder is None
+    assert "code -9" in first.error
+    for other in others:
+        assert other.folder is not None
+        assert (other.folder / "encoder.safetensors").is_file()
+        assert not (other.folder / "plots").exists()

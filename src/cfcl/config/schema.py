@@ -191,8 +191,9 @@ class ExchangeConfig(Section):
     """What travels between neighbours, how much of it, and how it is chosen."""
 
     method: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")] = "cfcl"
-    """`cfcl`: smart push-pull; `uniform`, `kmeans`, `bulk`: baselines; `fedavg`: no exchange; as yardsticks `oracle`,
-    which sees labels, and `centralised`, one device with all the data; or one you registered."""
+    """`cfcl`: smart push-pull; `uniform`, `kmeans`, `bulk`: baselines; `novel`: a selection rule of our own; `fedavg`:
+    no exchange; as yardsticks `oracle`, which sees labels, and `centralised`, one device with all the data; or one you
+    registered."""
     mode: Mode = "explicit"
     """`explicit` moves datapoints; `implicit` moves embeddings only."""
     period: PositiveCount = 25
@@ -237,6 +238,8 @@ class ExchangeConfig(Section):
     """Mean of the normal density in Eq. (18)."""
     overlap_std: Positive = 0.5
     """Standard deviation of the normal density in Eq. (18)."""
+    novelty: Positive = 4.0
+    """How sharply method `novel` prefers candidates that are foreign to the receiver; near 0 it is uniform."""
     num_reserve_clusters: PositiveCount | None = None
     """K-means clusters of a reserve in Eq. (19); not set: each reserve embedding is its own centroid."""
 

@@ -202,6 +202,22 @@ def micro_implicit(
 # The draw
 
 
+def neighbour_distance(distances: Float[Tensor, "*links points points"], number: int) -> Float[Tensor, "*links points"]:
+    """From each point to its `number`-th neighbour, or to the farthest there is, given all distances."""
+    return distances.kthvalue(min(number + 1, distances.shape[-1]), dim=-1).values  # the nearest is the point itself
+
+
+def novelty(
+    foreign: Float[Tensor, "*links points"], common: Float[Tensor, "*links points"]
+) -> Float[Tensor, "*links points"]:
+    """Log of how much farther a point is from what is known than from its like: minus infinity if it is known itself.
+
+    A millionth of the largest distance is as near as one's like can be, so that copies do not outweigh all else.
+    """
+    least = (1e-6 * common.amax(dim=-1, keepdim=True)).clamp_min(torch.finfo(common.dtype).tiny)
+    return foreign.log() - torch.maximum(common, least).log()
+
+
 def gumbel_top_n(
     log_probabilities: Float[Tensor, "links candidates"],
     num_items: tuple[int, ...],

@@ -1,6 +1,6 @@
 """A device: a state machine over frozen messages. No I/O, no clock, no neighbour's state."""
 
-from cfcl.device.selecting import Answer, answer, cluster, prepare
+from cfcl.device.selecting import Answer, answer, cluster, prepare, remember
 from cfcl.device.state import Candidates, DeviceState, Lacks, Points, Setting, check, no_embeddings, no_items, start
 from cfcl.device.trading import absorb, push, request, retain, store
 from cfcl.device.training import StepReport, adopt, local_step, upload
@@ -23,6 +23,7 @@ __all__ = [
     "no_items",
     "prepare",
     "push",
+    "remember",
     "request",
     "retain",
     "start",

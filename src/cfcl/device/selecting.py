@@ -80,6 +80,20 @@ def cluster(setting: Setting, ids: Sequence[int], embeddings: Sequence[Tensor], 
     return found
 
 
+def remembers(setting: Setting) -> bool:
+    """Whether transmitters note what they have sent: if their policy asks for it and receivers keep what they get."""
+    return setting.policy.remembers and setting.config.exchange.buffer != "purge"
+
+
+def remember(setting: Setting, state: DeviceState, answers: Sequence[Answer]) -> DeviceState:
+    """Note the answers that `state` has sent, if that matters."""
+    if not remembers(setting):
+        return state
+    own = {item.items.target: item.positions[item.positions < len(state.points)] for item in answers}
+    news = {target: torch.cat([state.sent.get(target, found[:0]), found]) for target, found in own.items()}
+    return replace(state, sent={**state.sent, **news})
+
+
 class _Reserves:
     """Embeddings of receivers' reserves: under the global model all transmitters would find the same ones."""
 
@@ -148,6 +162,7 @@ def _answer_alike(
     config = setting.config
     candidates = [state.candidates for state, _ in links if state.candidates is not None]
     reserve, positives = _stack_reserves(setting, links, reserves)
+    in_pixels = setting.policy.pixels and config.exchange.mode == "explicit"
     pull = Pull(
         seed=config.seed,
         step=step,
@@ -166,6 +181,9 @@ def _answer_alike(
         ),
         margin=config.train.margin,
         config=config.exchange,
+        points=torch.stack([_flat(item.payload) for item in candidates]) if in_pixels else None,
+        reserve_points=_reserve_points(links) if in_pixels else None,
+        sent=_sent(links, candidates) if remembers(setting) else None,
         lacked=_lacked(setting, links, candidates) if setting.policy.cheats else None,
     )
     selection = setting.policy.choose(pull)
@@ -188,6 +206,24 @@ def _lacked(
     assert setting.lacks is not None
     pairs = zip(links, candidates, strict=True)
     return torch.stack([setting.lacks(state.id, item.positions, message.source) for (state, message), item in pairs])
+
+
+def _reserve_points(links: Sequence[tuple[DeviceState, PullRequest]]) -> Tensor:
+    found = [state.reserves[message.source] for state, message in links]
+    return torch.stack([_flat(reserve.points) for reserve in found if isinstance(reserve, DataReserve)])
+
+
+def _sent(links: Sequence[tuple[DeviceState, PullRequest]], candidates: Sequence[Candidates]) -> Tensor:
+    """Which candidates of each link its receiver has had."""
+    had = [
+        state.sent.get(message.source, item.positions[:0])
+        for (state, message), item in zip(links, candidates, strict=True)
+    ]
+    return torch.stack([torch.isin(item.positions, some) for item, some in zip(candidates, had, strict=True)])
+
+
+def _flat(points: Tensor) -> Tensor:
+    return points.flatten(1).float() / 255.0
 
 
 def _stack_reserves(

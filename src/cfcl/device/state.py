@@ -89,6 +89,8 @@ class DeviceState:
     reserves: Mapping[int, Reserve] = field(default_factory=dict)
     """The newest reserve of every neighbour."""
     candidates: Candidates | None = None
+    sent: Mapping[int, Tensor] = field(default_factory=dict)
+    """Positions of the points that each neighbour got and keeps, for policies that remember."""
     margin: float = 0.0
     """The dynamic margin, Eq. (24)."""
     points_seen: int = 0

@@ -17,6 +17,9 @@ from cfcl.config import ExchangeConfig
 from cfcl.core import clustering, importance
 from cfcl.errors import CfclError
 
+NEIGHBOURS = 10
+"""How far one looks around a candidate to see how common it is."""
+
 
 @dataclass(frozen=True)
 class Draws:
@@ -55,6 +58,12 @@ class Pull:
     temperature: float
     margin: float
     config: ExchangeConfig
+    points: Float[Tensor, "links candidates pixels"] | None = None
+    """The candidates themselves, for policies that look at pixels (mode `explicit`)."""
+    reserve_points: Float[Tensor, "links reserve pixels"] | None = None
+    """The reserve itself, for the same."""
+    sent: Bool[Tensor, "links candidates"] | None = None
+    """Which candidates the receiver has had over this link and keeps, for policies that remember."""
     lacked: Bool[Tensor, "links candidates"] | None = None
     """Whether the receiver lacks the candidate's label: what no device knows, for policies that cheat."""
 
@@ -94,6 +103,10 @@ class Policy:
     """Everything moves at t = 0, chosen from all local points, and is kept."""
     scores: bool = True
     """Whether `choose` looks at embeddings; if not, none are computed for it."""
+    pixels: bool = False
+    """Whether `choose` looks at datapoints themselves in mode `explicit`."""
+    remembers: bool = False
+    """Whether `choose` wants to know what the link has carried, where receivers keep it."""
     cheats: bool = False
     """Whether `choose` looks at labels: a yardstick, possible in simulation only, and no competitor."""
 
@@ -176,6 +189,24 @@ def choose_kmeans(pull: Pull) -> Selection:
     return Selection(tuple(chosen), law)
 
 
+def choose_novel(pull: Pull) -> Selection:
+    """What is common here and foreign there: near to other candidates, far from all that the receiver has shown.
+
+    Distances are those of pixels where datapoints travel, so that no model has to know yet what differs, and else those
+    of embeddings. No item goes twice over a link whose receiver keeps what it gets.
+    """
+    assert pull.reserve is not None
+    candidates, reserve = pull.candidates, pull.reserve
+    if pull.points is not None and pull.reserve_points is not None:
+        candidates, reserve = pull.points, pull.reserve_points
+    foreign = clustering.squared_distances(candidates, reserve).amin(dim=2)
+    common = importance.neighbour_distance(clustering.squared_distances(candidates, candidates), NEIGHBOURS)
+    weights = pull.config.novelty * importance.novelty(foreign.double(), common.double())
+    if pull.sent is not None:
+        weights = weights.masked_fill(pull.sent, -math.inf)
+    return draw(importance.log_normalise(weights), pull)
+
+
 def choose_oracle(pull: Pull) -> Selection:
     """Uniform among the candidates whose label the receiver lacks; nothing if it lacks none."""
     assert pull.lacked is not None
@@ -191,6 +222,7 @@ POLICIES: dict[str, Policy] = {
     "uniform": Policy(offer=None, choose=choose_uniform, scores=False),
     "kmeans": Policy(offer=None, choose=choose_kmeans),
     "bulk": Policy(offer=push_reserve, choose=choose_cfcl, once=True),
+    "novel": Policy(offer=push_reserve, choose=choose_novel, pixels=True, remembers=True),
     "fedavg": Policy(offer=None, choose=None),
     "centralised": Policy(offer=None, choose=None),
     "oracle": Policy(offer=None, choose=choose_oracle, scores=False, cheats=True),

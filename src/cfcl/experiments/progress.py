@@ -84,6 +84,8 @@ class CompareProgress:
         name = f"{config.method} seed {config.seed}"
         if position not in self._tasks:
             self._tasks[position] = self._progress.add_task(name, total=config.train.steps, status="")
+        if row["kind"] == "failed":
+            return
         if row["kind"] == "done":
             self._progress.update(self._tasks[position], completed=config.train.steps)
             if not self._console.is_terminal:

@@ -48,12 +48,16 @@ SETTINGS: Any = {
 
 @dataclass(frozen=True)
 class Look:
-    """How one curve is drawn: explicit modes dark, solid and filled, implicit ones light, dash-dotted and hollow."""
+    """How one curve is drawn: explicit modes dark, solid and filled, implicit ones light, dash-dotted and hollow.
+
+    Yardsticks are grey and thin.
+    """
 
     colour: str
     line: Dash = "-"
     marker: str = "o"
     hollow: bool = False
+    width: float = 1.7
 
     @property
     def options(self) -> dict[str, Any]:
@@ -64,7 +68,7 @@ class Look:
             "marker": self.marker,
             "markerfacecolor": "white" if self.hollow else self.colour,
             "markersize": 5.0,
-            "linewidth": 1.7,
+            "linewidth": self.width,
         }
 
 
@@ -80,6 +84,11 @@ LOOKS = {
     "kmeans-implicit": Look("#6CCBB0", _DASH_DOT, "X", hollow=True),
     "bulk-explicit": Look("#A8457A", "-", "<"),
     "bulk-implicit": Look(PURPLE, _DASH_DOT, ">", hollow=True),
+    "novel-explicit": Look("#7A3B10", (0.0, (5.0, 1.5)), "*"),
+    "novel-implicit": Look("#B8763F", (0.0, (6.0, 1.5, 1.5, 1.5, 1.5, 1.5)), "*", hollow=True),
+    "oracle-explicit": Look(GREY, "--", "d", width=1.0),
+    "oracle-implicit": Look("#9C9C9C", "-.", "d", hollow=True, width=1.0),
+    "centralised": Look(GREY, ":", "X", width=1.0),
 }
 
 _SPARE_COLOURS = (GREY, "#8A6D00", "#4B3FA8", "#7A3B10", PURPLE, GREEN, VERMILLION)

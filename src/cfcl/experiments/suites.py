@@ -59,9 +59,10 @@ def simulate(
     device: str = "cpu",
     workers: int | None = None,
     engine: Engine = "sharded",
+    plotted: bool = True,
     watch: Watch = lambda row: None,
 ) -> Result:
-    """Run `config`; with `out`, write a run folder below it. `watch` sees every record as it appears.
+    """Run `config`; with `out`, write a run folder below it, with plots. `watch` sees every record as it appears.
 
     The devices are shared out among `workers` processes, by default one per core; neither their number nor the engine
     (`loop` is the reference) changes a byte of the records. Under torchrun its processes share them, and the first
@@ -87,7 +88,8 @@ def simulate(
             writer.json("costs.json", result.costs)
             writer.json("timings.json", result.timings)
             writer.json("environment.json", _environment(device, engine, simulation.team.size))
-            plots.draw_run(records.load(writer.partial), writer.partial / "plots")
+            if plotted:
+                plots.draw_run(records.load(writer.partial), writer.partial / "plots")
         return result
 
 

@@ -1,14 +1,15 @@
-"""Several runs at once, each in a process of its own that reports by JSON lines."""
+"""Several runs at once, in processes that do one after another and report by JSON lines."""
 
 import json
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from tempfile import TemporaryFile
 from typing import IO, Any
 
@@ -28,87 +29,112 @@ class Outcome:
     error: str = ""
 
 
-@dataclass
-class _Children:
-    """The processes under way, so that an interruption can end them all."""
+def run_many(
+    runs: Sequence[Config], *, out: Path, num_workers: int, device: str, watch: Watch, plotted: bool = True
+) -> list[Outcome]:
+    """Run all configs, `num_workers` at a time; a failed run is reported and does not stop the others.
 
-    running: set[subprocess.Popen[str]] = field(default_factory=set)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    stopped: bool = False
-
-    def start(self, command: Sequence[str], complaints: IO[str]) -> subprocess.Popen[str] | None:
-        with self.lock:
-            if self.stopped:
-                return None
-            # One thread a process: arithmetic threads of several processes would fight for the cores.
-            child = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=complaints,
-                text=True,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-                start_new_session=True,
-            )
-            self.running.add(child)
-            return child
-
-    def stop(self) -> None:
-        with self.lock:
-            self.stopped = True
-            for child in self.running:
-                child.terminate()
-
-
-def run_many(runs: Sequence[Config], *, out: Path, num_workers: int, device: str, watch: Watch) -> list[Outcome]:
-    """Run all configs, `num_workers` at a time; a failed run is reported and does not stop the others."""
-    children = _Children()
+    `watch` sees every record with the position of its run; the last one of a run is `done` or `failed`.
+    """
+    command = [sys.executable, "-m", "cfcl.experiments.child", "--out", str(out), "--device", device]
+    children = _Children(command if plotted else [*command, "--no-plots"])
 
     def one(position: int) -> Outcome:
-        return _run(children, runs[position], out, device, lambda row: watch(position, row))
+        return _follow(children, runs[position], lambda row: watch(position, row))
 
     with ThreadPoolExecutor(max_workers=num_workers) as pool:
         try:
             return list(pool.map(one, range(len(runs))))
-        except BaseException:
+        finally:
             children.stop()
-            raise
 
 
-def _run(children: _Children, config: Config, out: Path, device: str, watch: Callable[[Row], None]) -> Outcome:
-    command = [sys.executable, "-m", "cfcl", "run", "-", "--json", "--out", str(out), "--device", device]
-    command += ["--workers", "1"]
-    # Complaints go to a file: a pipe that nobody reads while the records flow could fill up and block the child.
-    with TemporaryFile("w+", encoding="utf-8") as complaints:
-        child = children.start(command, complaints)
-        return (
-            Outcome(config, None, "not started")
-            if child is None
-            else _follow(children, child, config, complaints, watch)
+class _Child:
+    """One process. Complaints go to a file: a pipe that nobody reads while records flow could fill up and block it."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._complaints: IO[str] = TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
+        # One thread a process: arithmetic threads of several processes would fight for the cores.
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            start_new_session=True,
         )
 
+    def records(self, config: Config) -> Iterator[Row]:
+        """What the process says about one run; it ends with `done` or `failed`, also if the process died."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            print(json.dumps(configs.to_toml(config)), file=self.process.stdin, flush=True)
+        except BrokenPipeError:
+            yield self._died()
+            return
+        for line in self.process.stdout:
+            row: Row = json.loads(line)
+            yield row
+            if row["kind"] in ("done", "failed"):
+                return
+        yield self._died()
 
-def _follow(
-    children: _Children,
-    child: subprocess.Popen[str],
-    config: Config,
-    complaints: IO[str],
-    watch: Callable[[Row], None],
-) -> Outcome:
-    with child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        child.stdin.write(configs.to_toml(config))
-        child.stdin.close()
-        folder = None
-        for line in child.stdout:
-            row = json.loads(line)
-            folder = Path(row["folder"]) if row["kind"] == "done" else folder
-            watch(row)
-    with children.lock:
-        children.running.discard(child)
-    complaints.seek(0)
-    complaint = complaints.read().strip().splitlines()
-    if child.returncode == 0 and folder is not None:
-        return Outcome(config, folder)
-    return Outcome(config, None, complaint[-1] if complaint else f"ended with code {child.returncode}")
+    def _died(self) -> Row:
+        code = self.process.wait()
+        self._complaints.seek(0)
+        complaint = self._complaints.read().strip().splitlines()
+        return {"kind": "failed", "error": complaint[-1] if complaint else f"its process ended with code {code}"}
+
+    def end(self) -> None:
+        self.process.terminate()
+        with self.process:  # waits, and closes the pipes
+            self._complaints.close()
+
+
+class _Children:
+    """The processes there are, so that all can be ended."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+        self._idle: SimpleQueue[_Child] = SimpleQueue()
+        self._all: set[_Child] = set()
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def take(self) -> _Child | None:
+        """A process that waits for a run; None once they have been stopped."""
+        with self._lock:
+            if self._stopped:
+                return None
+            if not self._idle.empty():
+                return self._idle.get()
+            child = _Child(self._command)
+            self._all.add(child)
+            return child
+
+    def give_back(self, child: _Child) -> None:
+        """`child` is free again, unless it died."""
+        with self._lock:
+            if child.process.poll() is None:
+                self._idle.put(child)
+
+    def stop(self) -> None:
+        """End every process, and start none any more."""
+        with self._lock:
+            self._stopped = True
+            for child in self._all:
+                child.end()
+
+
+def _follow(children: _Children, config: Config, watch: Callable[[Row], None]) -> Outcome:
+    child = children.take()
+    if child is None:
+        return Outcome(config, None, "not started")
+    for row in child.records(config):
+        watch(row)
+    children.give_back(child)
+    if row["kind"] == "done":
+        return Outcome(config, Path(row["folder"]))
+    return Outcome(config, None, row["error"])

@@ -50,6 +50,8 @@ class Encoder:
         self._params = list(self._module.parameters())
         # Counters such as BatchNorm's are no part of a model.
         self._buffers = [buffer for buffer in self._module.buffers() if buffer.is_floating_point()]
+        self._param_sizes = [parameter.numel() for parameter in self._params]
+        self._buffer_sizes = [buffer.numel() for buffer in self._buffers]
         self._counters = {
             name: buffer.clone() for name, buffer in self._module.named_buffers() if not buffer.is_floating_point()
         }
@@ -64,7 +66,8 @@ class Encoder:
     def embed(self, weights: Weights, images: Tensor) -> Float[Tensor, "batch dim"]:
         """Embeddings of uint8 pixels or of floats in 0..1, without gradient, Eq. (13) and (14)."""
         self._bind(weights)
-        self._module.eval()
+        if not self.is_pure:
+            self._module.eval()
         with torch.no_grad():
             return torch.cat([self._forward(as_input(part, self.device)) for part in portions(images)])
 
@@ -74,7 +77,8 @@ class Encoder:
         """Gradient of `loss(embeddings)` as one vector, and the buffers after the forward pass."""
         buffers = weights.buffers.clone()
         self._bind(Weights(weights.params, buffers))
-        self._module.train()
+        if not self.is_pure:
+            self._module.train()
         with torch.enable_grad():
             gradients = torch.autograd.grad(loss(self._forward(images)), self._params)
         return _flatten(gradients), buffers
@@ -113,10 +117,13 @@ class Encoder:
         return functional.normalize(embeddings, dim=-1) if self.config.normalise else embeddings
 
     def _bind(self, weights: Weights) -> None:
-        for targets, flat in ((self._params, weights.params), (self._buffers, weights.buffers)):
-            if flat.numel():
-                for target, part in zip(targets, torch.split(flat, [t.numel() for t in targets]), strict=True):
-                    target.data = part.view(target.shape)
+        for targets, sizes, flat in (
+            (self._params, self._param_sizes, weights.params),
+            (self._buffers, self._buffer_sizes, weights.buffers),
+        ):
+            if sizes:
+                for target, part in zip(targets, torch.split(flat, sizes), strict=True):
+                    target.data = part.view_as(target)
 
 
 def portions(images: Tensor) -> tuple[Tensor, ...]:

@@ -27,6 +27,11 @@ class TrainedEncoder:
         return self._encoder.image_shape
 
     @property
+    def weights(self) -> Weights:
+        """Its weights, as flat vectors."""
+        return self._weights
+
+    @property
     def embedding_dim(self) -> int:
         """Length of its embeddings."""
         return self._encoder.embedding_dim

@@ -58,7 +58,7 @@ class Pulls:
         return rows
 
     def _rows(self, receiver: DeviceState, deliveries: Sequence[Delivery], step: int) -> list[Row]:
-        centroids = self._centroids(receiver, step)
+        distances = self.distances(receiver, deliveries, step)
         return [
             {
                 "kind": "pull",
@@ -67,19 +67,25 @@ class Pulls:
                 "receiver": receiver.id,
                 "items": len(_content(delivery.items)),
                 "effective_candidates": delivery.effective_candidates,
-                "held_labels": self._held(receiver.id, delivery.labels),
-                "centroid_distance": _mean_distance(self._embeddings(receiver, delivery), centroids),
+                "held_labels": _mean(self.held(receiver.id, delivery.labels)),
+                "centroid_distance": _mean(distance),
             }
-            for delivery in deliveries
+            for delivery, distance in zip(deliveries, distances, strict=True)
         ]
+
+    def distances(self, receiver: DeviceState, deliveries: Sequence[Delivery], step: int) -> list[Tensor]:
+        """From every item to the nearest centroid of the receiver's own candidates, under the global model."""
+        centroids = self._centroids(receiver, step)
+        found = [self._embeddings(receiver, delivery) for delivery in deliveries]
+        return [clustering.squared_distances(items, centroids).amin(dim=-1).sqrt() for items in found]
 
     def _own(self, holder: int) -> Tensor:
         assert self._labels is not None
         return self._labels[self._parts[holder]]
 
-    def _held(self, receiver: int, labels: Tensor) -> float | None:
-        """Share of items whose label the receiver holds already."""
-        return float(torch.isin(labels, self._own(receiver)).double().mean()) if len(labels) else None
+    def held(self, receiver: int, labels: Tensor) -> Tensor:
+        """Whether the receiver has items of these labels already."""
+        return torch.isin(labels, self._own(receiver)) if len(labels) else labels
 
     def _centroids(self, receiver: DeviceState, step: int) -> Tensor:
         """Centroids of the receiver's own candidates under the global model."""
@@ -113,8 +119,6 @@ def _content(items: Items) -> Tensor:
     return items.points if isinstance(items, DataItems) else items.embeddings
 
 
-def _mean_distance(embeddings: Tensor, centroids: Tensor) -> float | None:
-    """Mean distance to the nearest centroid."""
-    if len(embeddings) == 0:
-        return None
-    return float(clustering.squared_distances(embeddings, centroids).amin(dim=-1).sqrt().mean())
+def _mean(values: Tensor) -> float | None:
+    """None of nothing."""
+    return float(values.double().mean()) if len(values) else None

@@ -49,10 +49,10 @@ class Simulation:
 
     def rows(self) -> Iterator[Row]:
         """Run to the end, yielding one record after another."""
-        begun = time.perf_counter()
         with single_thread():
             yield self.world.setup_row()
             metrics.warm_up()
+            begun = time.perf_counter()
             yield from self._evaluate(0)
             for step in range(self.config.train.steps):
                 if step > 0 and self.world.setting.schedule.aggregates(step):
@@ -114,7 +114,9 @@ class Simulation:
         for i, state in enumerate(self.devices):
             begun = time.perf_counter()
             (self.devices[i],) = device.prepare(setting, [state], step)
-            answers += device.answer(setting, [(self.devices[i], requests.get(i, []))], step)
+            mine = device.answer(setting, [(self.devices[i], requests.get(i, []))], step)
+            self.devices[i] = device.remember(setting, self.devices[i], mine)
+            answers += mine
             slowest = max(slowest, time.perf_counter() - begun)
         self.timings.selection.append((step, slowest))
         return answers

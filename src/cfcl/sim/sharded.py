@@ -6,6 +6,7 @@ It re-orders the work of the reference loop and re-defines nothing: the records 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, replace
+from itertools import groupby
 from typing import Any, TypeVar, get_args
 
 import torch
@@ -79,12 +80,12 @@ class Simulation:
 
     def rows(self) -> Iterator[Row]:
         """Run to the end, yielding one record after another."""
-        begun = time.perf_counter()
         with single_thread():
             if self.team.leads:
                 yield self.world.setup_row()
                 metrics.warm_up()
-            self.team.maximum(0.0)  # all processes are there: to wait for them is no part of an evaluation
+            self.team.maximum(0.0)  # all processes are there: to wait for them is no part of a run
+            begun = time.perf_counter()
             yield from self._evaluate(0)
             for step in range(self.config.train.steps):
                 if step > 0 and self.world.setting.schedule.aggregates(step):
@@ -171,7 +172,10 @@ class Simulation:
                 zip(self.devices, device.prepare(setting, list(self.devices.values()), step), strict=True)
             )
             asked = [(self.devices[j], requests[j]) for j in self.devices]
-            deliveries = [self._pulls.follow(answer) for answer in device.answer(setting, asked, step)]
+            answers = device.answer(setting, asked, step)
+            for j, mine in groupby(answers, lambda answer: answer.items.source):
+                self.devices[j] = device.remember(setting, self.devices[j], list(mine))
+            deliveries = [self._pulls.follow(answer) for answer in answers]
             # All at once: the device with most links has that share of the time.
             slowest = (time.perf_counter() - begun) * busiest / max(total, 1)
             self.timings.selection.append((step, self.team.maximum(slowest)))

@@ -77,6 +77,7 @@ class Timings:
     """Choosing, moving and taking in reserves and items, waiting for other processes included."""
     evaluation: float = 0.0
     total: float = 0.0
+    """From the first evaluation on; without the start of processes and libraries."""
 
     @contextmanager
     def counting(self, what: Literal["exchange", "evaluation"]) -> Iterator[None]:

@@ -1,0 +1,91 @@
+"""The commands of the study: do it, and draw it again."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from cfcl.cli_data import DataDir, overrides_with
+from cfcl.errors import CfclError
+from cfcl.terminal import complaints, console, user_errors
+
+STOPPED = "interrupted; finished runs are kept, and the same command goes on from there"
+
+
+def reproduce(
+    figures: Annotated[list[str], typer.Argument(help="fig4 ... fig11, regime, or all (fig4 to fig11).")],
+    profile: Annotated[
+        Literal["smoke", "quick", "full"],
+        typer.Option(help="smoke: digits, minutes; quick: USPS whole and Fashion-MNIST shortened; full: everything."),
+    ] = "smoke",
+    panels: Annotated[str, typer.Option(help="Only these datasets, comma-separated; not given: the profile's.")] = "",
+    seeds: Annotated[str, typer.Option(help="Only these seeds, such as 1-3; not given: the profile's.")] = "",
+    out: Annotated[
+        Path, typer.Option(help="Folder of the study; runs that are finished there are not repeated.")
+    ] = Path("study"),
+    device: Annotated[str, typer.Option(help="Where tensors live: cpu, cuda, cuda:1, ...")] = "cpu",
+    data_dir: DataDir = None,
+    workers: Annotated[int, typer.Option(min=1, help="Runs under way at once.")] = os.cpu_count() or 1,
+) -> None:
+    """Do the paper's study: runs, figures, statistics, and a verdict on every claim, in one report.
+
+    It may be interrupted at any time: the same command goes on where it stopped. Records, pictures and the page are
+    written for all of the profile that is finished, so figures can be added one by one.
+
+    Example: `cfcl reproduce all --profile smoke`, or `cfcl reproduce fig5 --profile quick --panels usps --seeds 1-3`
+    """
+    with user_errors(STOPPED):
+        from cfcl.sim import team
+        from cfcl.study import progress
+        from cfcl.study import reproduce as study
+
+        if team.launched():
+            raise CfclError("reproduce starts its own processes, one per run: call it without torchrun")
+        wish = study.Wish(
+            figures=study.named(figures),
+            profile=profile,
+            panels=[word for word in panels.split(",") if word],
+            seeds=parse_seeds(seeds) if seeds else (),
+        )
+        ended = study.reproduce(
+            wish, out, num_workers=workers, device=device, overrides=overrides_with(None, data_dir), console=console
+        )
+        console.print(progress.verdicts(ended.study))
+        console.print(f"Report: {ended.folder / 'report.html'}", soft_wrap=True, highlight=False)
+        for outcome in ended.failed:
+            run = outcome.config
+            complaints.print(f"failed: {run.name}, {run.method}, seed {run.seed}: {outcome.error}")
+        if ended.failed:
+            raise typer.Exit(1)
+
+
+def redraw(
+    folder: Annotated[Path, typer.Argument(help="Folder with the CSV files of a study.")],
+) -> None:
+    """Draw the figures, tables and page of a study again from its records; the same records give the same bytes.
+
+    Example: `cfcl redraw docs/results/full`
+    """
+    with user_errors():
+        from cfcl.study import bundle, progress
+        from cfcl.study import reproduce as study
+
+        found = bundle.read(folder)
+        study.draw(found, folder)
+        console.print(progress.verdicts(found))
+        console.print(f"Report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Seeds from words such as `0,1,2` or `0-2`."""
+    try:
+        found: list[int] = []
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            found += range(int(first), int(last or first) + 1)
+    except ValueError:
+        raise CfclError(f"--seeds {text!r} is not a list of whole numbers: write 0,1,2 or 0-2") from None
+    if not found or len(set(found)) != len(found):
+        raise CfclError(f"--seeds {text!r} is empty or names a seed twice: write 0,1,2 or 0-2")
+    return found

@@ -1,0 +1,292 @@
+"""A study's records as a handful of CSV files: all that figures, tables and verdicts are made from.
+
+`cells.csv` says which run stands where in which figure, `runs.csv` and `evaluations.csv` what the runs measured,
+`distances.csv` how far labels lie apart, `selections.csv` what policies select under one model, and `study.json` where
+it all comes from.
+"""
+
+import csv
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from cfcl.errors import CfclError
+
+Value = str | int | float
+"""A swept setting."""
+
+BIN = 0.05
+"""Width of a bin in histograms of distances."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The place of one run in one figure."""
+
+    figure: str
+    """Such as `fig8`."""
+    panel: str
+    """The name of its preset, such as `usps`."""
+    method: str
+    """Such as `cfcl-explicit`."""
+    settings: Mapping[str, Value]
+    """What the figure sweeps, by its own name for it, such as `{"devices": 2}`; empty if nothing."""
+    seed: int
+    digest: str
+    """Of the run's config."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The global encoder at one step, and what it had cost by then."""
+
+    step: int
+    probe: float
+    knn: float
+    cka: float | None
+    bytes_push: int
+    bytes_pull: int
+    bytes_up: int
+    seconds: float
+    """Of the delay model, without selection."""
+    selection: float
+    """Seconds measured for selection."""
+
+    @property
+    def d2d(self) -> int:
+        """Bytes between devices."""
+        return self.bytes_push + self.bytes_pull
+
+    @property
+    def delay(self) -> float:
+        """Seconds of the delay model and of selection."""
+        return self.seconds + self.selection
+
+
+@dataclass(frozen=True)
+class Record:
+    """What one run measured."""
+
+    digest: str
+    preset: str
+    method: str
+    seed: int
+    steps: int
+    separation: float | None
+    """Mean distance between labels over that within labels, of the final encoder."""
+    effective_candidates: float | None
+    """Mean over pulls, as the three below."""
+    num_candidates: int
+    held_labels: float | None
+    centroid_distance: float | None
+    active: float
+    """Mean share of triplets with a loss."""
+    pulled_share: float
+    versions: str
+    evaluations: tuple[Evaluation, ...] = ()
+    labels: tuple[int, ...] = ()
+    distances: tuple[tuple[float, ...], ...] = ()
+    """Mean embedding distance between pairs of `labels`; empty where no figure shows it."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What one policy selects under one model, in one world."""
+
+    panel: str
+    seed: int
+    method: str
+    """Such as `uniform-implicit`."""
+    items: int
+    distance: float
+    """Mean distance of an item to the nearest centroid of its receiver."""
+    held: float
+    """Share of items whose label the receiver has already."""
+    histogram: tuple[int, ...]
+    """Items by distance, in bins of width BIN from 0."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """All of it."""
+
+    about: Mapping[str, Any]
+    """`profile`, `command`, `pilot` (a seed), `notes`, and `milestones`: accuracies by panel and mode."""
+    cells: tuple[Cell, ...]
+    runs: Mapping[str, Record]
+    """By digest."""
+    selections: tuple[Selection, ...] = ()
+
+    @property
+    def figures(self) -> list[str]:
+        """Those that have cells or selections, in order."""
+        found = {cell.figure for cell in self.cells} | ({"fig7"} if self.selections else set())
+        return sorted(found, key=lambda name: (len(name), name))
+
+    def panels(self, figure: str) -> list[str]:
+        """The panels of a figure, in order of appearance."""
+        return list(dict.fromkeys(cell.panel for cell in self.cells if cell.figure == figure))
+
+    def values(self, figure: str, key: str) -> list[Value]:
+        """The values that a figure sweeps, in order of appearance."""
+        return list(dict.fromkeys(cell.settings[key] for cell in self.cells if cell.figure == figure))
+
+    def find(self, figure: str, panel: str, method: str, **settings: Value) -> dict[int, Record]:
+        """The finished runs at one place of a figure, by seed; the pilot is none of them."""
+        return {
+            cell.seed: self.runs[cell.digest]
+            for cell in self.cells
+            if (cell.figure, cell.panel, cell.method) == (figure, panel, method)
+            and all(cell.settings.get(key) == value for key, value in settings.items())
+            and cell.seed != self.about["pilot"]
+            and cell.digest in self.runs
+        }
+
+    def milestones(self, panel: str, mode: str) -> list[float]:
+        """Accuracies to be reached, from low to high, set by the pilot; empty without one."""
+        return list(self.about["milestones"].get(f"{panel} {mode}", []))
+
+
+def write(study: Study, folder: Path) -> None:
+    """The files of `study`; the same study gives the same bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    runs = sorted(study.runs.values(), key=lambda run: (run.preset, run.method, run.seed, run.digest))
+    _table(folder / "cells.csv", _names(Cell), (_cell_row(cell) for cell in study.cells))
+    _table(folder / "runs.csv", _SCALARS, ([getattr(run, name) for name in _SCALARS] for run in runs))
+    evaluations = ([run.digest, *(getattr(item, name) for name in _EVAL)] for run in runs for item in run.evaluations)
+    _table(folder / "evaluations.csv", ["digest", *_EVAL], evaluations)
+    _table(folder / "distances.csv", ["digest", "label", "other", "distance"], _distance_rows(runs))
+    _table(folder / "selections.csv", _names(Selection), (_selection_row(item) for item in study.selections))
+    (folder / "study.json").write_text(json.dumps(study.about, indent=1) + "\n", encoding="utf-8")
+
+
+def read(folder: Path) -> Study:
+    """The study whose files are in `folder`."""
+    try:
+        about = json.loads((folder / "study.json").read_text(encoding="utf-8"))
+        evaluations = _by_digest(_rows(folder / "evaluations.csv"))
+        distances = _by_digest(_rows(folder / "distances.csv"))
+        runs = [_run(row, evaluations, distances) for row in _rows(folder / "runs.csv")]
+        return Study(
+            about=about,
+            cells=tuple(_cell(row) for row in _rows(folder / "cells.csv")),
+            runs={run.digest: run for run in runs},
+            selections=tuple(_selection(row) for row in _rows(folder / "selections.csv")),
+        )
+    except FileNotFoundError as error:
+        raise CfclError(
+            f"{str(folder)!r} holds no study: {Path(str(error.filename)).name} is missing; give a folder that "
+            "`cfcl reproduce` wrote"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CfclError(
+            f"the study in {str(folder)!r} cannot be read ({type(error).__name__}: {error}); run `cfcl reproduce` again"
+        ) from None
+
+
+def _names(kind: type) -> list[str]:
+    return [field.name for field in fields(kind)]
+
+
+_SCALARS = [name for name in _names(Record) if name not in ("evaluations", "labels", "distances")]
+_EVAL = _names(Evaluation)
+
+
+def _table(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(head)
+        writer.writerows(["" if value is None else value for value in row] for row in rows)
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _by_digest(rows: Iterable[dict[str, str]]) -> dict[str, list[dict[str, str]]]:
+    found: dict[str, list[dict[str, str]]] = {}
+    for row in rows:
+        found.setdefault(row["digest"], []).append(row)
+    return found
+
+
+def _cell_row(cell: Cell) -> list[Any]:
+    settings = json.dumps(dict(cell.settings), sort_keys=True)
+    return [cell.figure, cell.panel, cell.method, settings, cell.seed, cell.digest]
+
+
+def _cell(row: dict[str, str]) -> Cell:
+    settings = json.loads(row["settings"])
+    return Cell(row["figure"], row["panel"], row["method"], settings, int(row["seed"]), row["digest"])
+
+
+def _distance_rows(runs: Iterable[Record]) -> Iterable[list[Any]]:
+    for run in runs:
+        for label, row in zip(run.labels, run.distances, strict=True):
+            for other, value in zip(run.labels, row, strict=True):
+                yield [run.digest, label, other, value]
+
+
+def _selection_row(item: Selection) -> list[Any]:
+    counts = " ".join(map(str, item.histogram))
+    return [item.panel, item.seed, item.method, item.items, item.distance, item.held, counts]
+
+
+def _selection(row: dict[str, str]) -> Selection:
+    return Selection(
+        panel=row["panel"],
+        seed=int(row["seed"]),
+        method=row["method"],
+        items=int(row["items"]),
+        distance=float(row["distance"]),
+        held=float(row["held"]),
+        histogram=tuple(int(word) for word in row["histogram"].split()),
+    )
+
+
+def _run(
+    row: dict[str, str], evaluations: dict[str, list[dict[str, str]]], distances: dict[str, list[dict[str, str]]]
+) -> Record:
+    pairs = distances.get(row["digest"], [])
+    values = [float(pair["distance"]) for pair in pairs]
+    size = math.isqrt(len(values))
+    return Record(
+        digest=row["digest"],
+        preset=row["preset"],
+        method=row["method"],
+        seed=int(row["seed"]),
+        steps=int(row["steps"]),
+        separation=_optional(row["separation"]),
+        effective_candidates=_optional(row["effective_candidates"]),
+        num_candidates=int(row["num_candidates"]),
+        held_labels=_optional(row["held_labels"]),
+        centroid_distance=_optional(row["centroid_distance"]),
+        active=float(row["active"]),
+        pulled_share=float(row["pulled_share"]),
+        versions=row["versions"],
+        evaluations=tuple(_evaluation(item) for item in evaluations.get(row["digest"], [])),
+        labels=tuple(int(pair["other"]) for pair in pairs[:size]),
+        distances=tuple(tuple(values[start : start + size]) for start in range(0, len(values), size or 1)),
+    )
+
+
+def _evaluation(row: dict[str, str]) -> Evaluation:
+    return Evaluation(
+        step=int(row["step"]),
+        probe=float(row["probe"]),
+        knn=float(row["knn"]),
+        cka=_optional(row["cka"]),
+        bytes_push=int(row["bytes_push"]),
+        bytes_pull=int(row["bytes_pull"]),
+        bytes_up=int(row["bytes_up"]),
+        seconds=float(row["seconds"]),
+        selection=float(row["selection"]),
+    )
+
+
+def _optional(text: str) -> float | None:
+    return float(text) if text else None

@@ -1,0 +1,309 @@
+"""Verdicts on what the figures are said to show, computed from a study; `claims.toml` holds the claims and the rule."""
+
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from cfcl.study import measures
+from cfcl.study.bundle import Record, Selection, Study, Value
+from cfcl.study.measures import Interval
+from cfcl.study.savings import COSTS, saving
+
+SUPPORTED, NOT_SUPPORTED, UNDECIDED = "supported", "not supported", "undecided"
+
+SUMMARY = ("claim", "figure", "sentence", "verdict", "tests")
+"""The columns of `summary`."""
+DETAILS = ("claim", "panel", "case", "difference", "95 % interval", "unit", "seeds", "verdict", "note")
+"""The columns of `details`."""
+
+Case = Mapping[str, Any]
+"""What fills the names of a claim: `mode`, `other`, a swept setting, and under `milestone` a tuple of accuracies."""
+
+_ENDS = {"smallest": 0, "largest": -1}
+_RUNS: Mapping[str, Callable[[Record], float | None]] = {
+    "final": lambda run: 100 * measures.final(run),
+    "area": lambda run: 100 * measures.area(run),
+    "separation": lambda run: run.separation,
+}
+_SELECTIONS: Mapping[str, Callable[[Selection], float]] = {
+    "distance": lambda item: item.distance,
+    "held": lambda item: 100 * item.held,
+}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How numbers of one kind are read."""
+
+    unit: str
+    digits: int
+    """After the point, in tables."""
+    negligible: float
+    """Less than this is no difference worth the name."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """That `plus` is larger than `minus`, as written in `claims.toml`."""
+
+    id: str
+    figure: str
+    says: str
+    measure: str
+    plus: Sequence[Any]
+    minus: Sequence[Any]
+    each: Mapping[str, Any] = field(default_factory=dict)
+    at_least: float | None = None
+    """A stated size; without one any difference worth the name will do."""
+    ours: bool = False
+    """Whether it is about a variant of our own: no claim where a study has no such runs."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One test of a claim, in one panel."""
+
+    panel: str
+    case: str
+    """Such as `explicit, against fedavg, at 90 %`; empty if the claim has one test a panel."""
+    verdict: str
+    estimate: Interval | None
+    """Over seeds; positive numbers speak for the claim."""
+    note: str
+    """What is missing or to be kept in mind."""
+
+    @property
+    def seeds(self) -> int:
+        """Those behind the estimate."""
+        return len(self.estimate.values) if self.estimate else 0
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim with all its tests; none where the study lacks the figure."""
+
+    claim: Claim
+    findings: tuple[Finding, ...]
+
+    @property
+    def verdict(self) -> str:
+        """Supported if all tests are, not supported if one is not."""
+        found = {item.verdict for item in self.findings}
+        if NOT_SUPPORTED in found:
+            return NOT_SUPPORTED
+        return SUPPORTED if found == {SUPPORTED} else UNDECIDED
+
+    @property
+    def counts(self) -> str:
+        """Such as `3 of 8 supported, 1 not`."""
+        found = [item.verdict for item in self.findings]
+        if not found:
+            return "not run"
+        against = f", {found.count(NOT_SUPPORTED)} not" if NOT_SUPPORTED in found else ""
+        return f"{found.count(SUPPORTED)} of {len(found)} supported{against}"
+
+
+@cache
+def load() -> tuple[Mapping[str, Measure], tuple[Claim, ...]]:
+    """Measures by name, and all claims in order of figures."""
+    table = tomllib.loads(resources.files("cfcl.study").joinpath("claims.toml").read_text(encoding="utf-8"))
+    kinds = {name: Measure(**entry) for name, entry in table["measures"].items()}
+    claims = tuple(Claim(**entry) for entry in table["claims"])
+    assert kinds.keys() == {*_RUNS, *_SELECTIONS, *COSTS}
+    assert len({claim.id for claim in claims}) == len(claims)
+    for claim in claims:
+        assert claim.measure in kinds
+        assert claim.measure not in COSTS or (len(claim.plus) == len(claim.minus) == 1 and "milestone" in claim.each)
+    return kinds, claims
+
+
+def judge(study: Study) -> list[Judgement]:
+    """A judgement on every claim, in order of figures; claims of our own only where there is something to judge."""
+    found = [Judgement(claim, tuple(_findings(study, claim))) for claim in load()[1]]
+    return [item for item in found if item.findings or not item.claim.ours]
+
+
+def summary(judgements: Iterable[Judgement]) -> list[list[str]]:
+    """A row a claim, under `SUMMARY`."""
+    return [[item.claim.id, item.claim.figure, item.claim.says, item.verdict, item.counts] for item in judgements]
+
+
+def details(judgements: Iterable[Judgement]) -> list[list[str]]:
+    """A row a test, under `DETAILS`."""
+    return [
+        [item.claim.id, test.panel, test.case, *_numbers(test, item.claim.measure), test.verdict, test.note]
+        for item in judgements
+        for test in item.findings
+    ]
+
+
+def to_markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of `rows`."""
+    lines = [list(head), ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _numbers(test: Finding, measure: str) -> list[str]:
+    kind = load()[0][measure]
+    if test.estimate is None:
+        return ["–", "–", kind.unit, "0"]
+    mean, low, high = (
+        _number(value, kind.digits) for value in (test.estimate.mean, test.estimate.low, test.estimate.high)
+    )
+    return [mean, f"{low} to {high}" if test.seeds > 1 else "–", kind.unit, str(test.seeds)]
+
+
+def _number(value: float, digits: int) -> str:
+    return f"{value:+z.{digits}f}" if abs(value) < 1000 else f"{value:+.2e}"
+
+
+def _findings(study: Study, claim: Claim) -> Iterable[Finding]:
+    for panel in _panels(study, claim):
+        there = {cell.method for cell in study.cells if (cell.figure, cell.panel) == (claim.figure, panel)}
+        for case in _cases(study, claim, panel):
+            methods = {_fill(_place(item)["method"], case) for item in (*claim.plus, *claim.minus)}
+            if not claim.ours or methods <= there:
+                verdict, estimate, note = _test(study, claim, panel, case)
+                yield Finding(panel, _words(case), verdict, estimate, note)
+
+
+def _panels(study: Study, claim: Claim) -> list[str]:
+    if claim.measure in _SELECTIONS:
+        return list(dict.fromkeys(item.panel for item in study.selections))
+    return study.panels(claim.figure)
+
+
+def _cases(study: Study, claim: Claim, panel: str) -> list[Case]:
+    """Every combination of the values in `each`."""
+    cases: list[Case] = [{}]
+    for key, given in claim.each.items():
+        cases = [{**case, key: value} for case in cases for value in _choices(study, claim, panel, case, key, given)]
+    return cases
+
+
+def _choices(study: Study, claim: Claim, panel: str, case: Case, key: str, given: Any) -> Sequence[Any]:
+    if key == "milestone":
+        marks = study.milestones(panel, case["mode"])
+        return [(mark,) for mark in marks] or [()] if given == "every" else [tuple(marks)]
+    if given == "every":
+        return _swept(study, claim, panel, key)
+    return [_fill(value, case) for value in given]
+
+
+def _swept(study: Study, claim: Claim, panel: str, key: str) -> list[Value]:
+    """The values of a swept setting in a panel, from small to large."""
+    cells = [cell for cell in study.cells if (cell.figure, cell.panel) == (claim.figure, panel)]
+    return sorted({cell.settings[key] for cell in cells if key in cell.settings}, key=float)
+
+
+def _fill(value: Any, case: Case) -> Any:
+    """`value` with names filled in; a lone name gives what it stands for, a number too."""
+    if not isinstance(value, str):
+        return value
+    return case[value[1:-1]] if value[1:-1] in case and value[0] == "{" else value.format_map(case)
+
+
+def _place(item: Any) -> dict[str, Any]:
+    return {"method": item} if isinstance(item, str) else dict(item)
+
+
+def _words(case: Case) -> str:
+    """A case for people."""
+
+    def word(key: str, value: Any) -> str:
+        if key == "milestone":
+            marks = ", ".join(f"{100 * mark:g}" for mark in value)
+            return f"{'at' if len(value) == 1 else 'mean over'} {marks} %" if marks else "no milestone"
+        return {"mode": f"{value}", "other": f"against {value}"}.get(key, f"{key} {value}")
+
+    return ", ".join(word(key, value) for key, value in case.items())
+
+
+def _test(study: Study, claim: Claim, panel: str, case: Case) -> tuple[str, Interval | None, str]:
+    """Verdict, estimate and note."""
+    places = [{key: _fill(value, case) for key, value in _place(item).items()} for item in (*claim.plus, *claim.minus)]
+    ends = {key for place in places for key, value in place.items() if value in _ENDS}
+    swept = {key: _swept(study, claim, panel, key) for key in sorted(ends)}
+    for key, values in swept.items():
+        if len(values) < 2:
+            return UNDECIDED, None, f"fewer than two values of {key}"
+    places = [
+        {key: swept[key][_ENDS[value]] if value in _ENDS else value for key, value in place.items()} for place in places
+    ]
+    if claim.measure in COSTS:
+        return _test_saving(study, claim, panel, case, places)
+    found = [_measured(study, claim, panel, place) for place in places]
+    seeds, note = _shared(found, places)
+    signs = [1] * len(claim.plus) + [-1] * len(claim.minus)
+    sums = [sum(sign * part[seed] for sign, part in zip(signs, found, strict=True)) for seed in seeds]
+    return _verdict(claim, measures.interval(sums), note)
+
+
+def _test_saving(
+    study: Study, claim: Claim, panel: str, case: Case, places: Sequence[Mapping[str, Any]]
+) -> tuple[str, Interval | None, str]:
+    """The same for what `minus` saves of what `plus` spends."""
+    found = [study.find(claim.figure, panel, **place) for place in places]
+    seeds, note = _shared(found, places)
+    if not case["milestone"]:
+        return UNDECIDED, None, _join(f"no milestones for {panel} {case['mode']}", note)
+    saved = saving({seed: (found[0][seed], found[1][seed]) for seed in seeds}, case["milestone"], claim.measure)
+    plus, minus = (place["method"] for place in places)
+    of_all = f"of {len(seeds)} seeds"
+    if saved.failed:
+        verdict = NOT_SUPPORTED if len(saved.failed) == len(seeds) > 1 else UNDECIDED
+        return verdict, None, _join(f"{minus} never gets there in {len(saved.failed)} {of_all}, {plus} does", note)
+    if saved.void:
+        note = _join(f"nothing to compare in {len(saved.void)} {of_all}", note)
+    if saved.bounds:
+        note = _join(f"a lower bound: {plus} never gets there in {len(saved.bounds)} {of_all}", note)
+    verdict, estimate, note = _verdict(claim, saved.estimate, note)
+    # That the least it can be is too little says nothing against the claim.
+    return UNDECIDED if saved.bounds and verdict == NOT_SUPPORTED else verdict, estimate, note
+
+
+def _measured(study: Study, claim: Claim, panel: str, place: Mapping[str, Any]) -> dict[int, float]:
+    """The claim's measure at one place, by seed."""
+    if claim.measure in _SELECTIONS:
+        wanted = (panel, place["method"])
+        return {
+            item.seed: _SELECTIONS[claim.measure](item)
+            for item in study.selections
+            if (item.panel, item.method) == wanted and item.seed != study.about["pilot"]
+        }
+    values = {seed: _RUNS[claim.measure](run) for seed, run in study.find(claim.figure, panel, **place).items()}
+    return {seed: value for seed, value in values.items() if value is not None}
+
+
+def _shared(found: Sequence[Mapping[int, Any]], places: Sequence[Mapping[str, Any]]) -> tuple[list[int], str]:
+    """The seeds that all places have, and a note on what is missing."""
+    empty = [_title(place) for part, place in zip(found, places, strict=True) if not part]
+    if empty:
+        return [], f"nothing measured of {', '.join(dict.fromkeys(empty))}"
+    seeds = set(found[0]).intersection(*found)
+    every = set().union(*found)
+    return sorted(seeds), "" if seeds == every else f"{len(seeds)} of {len(every)} seeds are complete"
+
+
+def _title(place: Mapping[str, Any]) -> str:
+    settings = ", ".join(f"{key} {value}" for key, value in place.items() if key != "method")
+    return f"{place['method']} ({settings})" if settings else str(place["method"])
+
+
+def _verdict(claim: Claim, estimate: Interval | None, note: str) -> tuple[str, Interval | None, str]:
+    if estimate is None:
+        return UNDECIDED, None, note
+    if len(estimate.values) < 2:
+        return UNDECIDED, estimate, _join("one seed", note)
+    bound = claim.at_least or 0.0
+    slack = load()[0][claim.measure].negligible if claim.at_least is None else 0.0
+    if estimate.low > bound:
+        return SUPPORTED, estimate, note
+    return NOT_SUPPORTED if estimate.high < bound + slack else UNDECIDED, estimate, note
+
+
+def _join(*notes: str) -> str:
+    return "; ".join(note for note in notes if note)

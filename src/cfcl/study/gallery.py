@@ -1,0 +1,45 @@
+"""The figures of a study, drawn from its records as a paper lays them out."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from cfcl.errors import CfclError
+from cfcl.experiments import style
+from cfcl.study import costs, curves, dots, maps
+from cfcl.study.bundle import Study
+
+FIGURES: dict[str, Callable[[Study], Figure | None]] = {
+    "fig4": maps.distances,
+    "fig5": curves.over_steps,
+    "fig6": costs.to_milestones,
+    "fig7": maps.selections,
+    "fig8": lambda study: curves.over_setting(study, "fig8"),
+    "fig9": lambda study: curves.over_setting(study, "fig9"),
+    "fig10": lambda study: curves.over_setting(study, "fig10"),
+    "fig11": lambda study: curves.over_setting(study, "fig11"),
+    "regime": dots.regime,
+}
+
+
+@style.styled
+def draw(study: Study) -> dict[str, Figure]:
+    """The figures of `study` by name, without those that have nothing to show."""
+    found = {name: FIGURES[name](study) for name in study.figures if name in FIGURES}
+    return {name: figure for name, figure in found.items() if figure is not None}
+
+
+def save(study: Study, folder: Path) -> list[Path]:
+    """Write each figure as PNG and as SVG; the paths. The same study gives the same bytes."""
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, figure in draw(study).items():
+            image, drawing = folder / f"{name}.png", folder / f"{name}.svg"
+            style.save_png(figure, image)
+            drawing.write_text(f'<?xml version="1.0" encoding="utf-8"?>\n{style.to_svg(figure, name)}', "utf-8")
+            written += [image, drawing]
+    except OSError as error:
+        raise CfclError(f"cannot write figures to {str(folder)!r}: {error.strerror}; choose another folder") from None
+    return written

@@ -1,0 +1,189 @@
+"""What the figures of a study share: names and looks of methods, a grid of panels, and a mean with its surroundings."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from cfcl.experiments import style
+from cfcl.experiments.plots import HEIGHT, WIDTH
+from cfcl.experiments.report import REFERENCES
+from cfcl.study import measures
+from cfcl.study.bundle import Record, Study, Value
+from cfcl.study.measures import Interval, interval
+
+MODES = ("explicit", "implicit")
+FEW = 3
+"""Below so many seeds, extremes are drawn instead of Student's interval, which would be many times as wide."""
+
+_NAMES = {"fedavg": "FedAvg", "cfcl": "CF-CL", "uniform": "uniform", "kmeans": "K-means", "bulk": "bulk"}
+"""The methods of the paper, in the order of legends and tables."""
+
+Measure = Callable[[Record], float]
+
+
+def mode_of(method: str) -> str:
+    """`explicit`, `implicit`, or nothing for a method without exchange."""
+    last = method.rpartition("-")[2]
+    return last if last in MODES else ""
+
+
+def family(method: str) -> str:
+    """A method's name without its mode."""
+    return method.removesuffix(f"-{mode_of(method)}") if mode_of(method) else method
+
+
+def is_yardstick(method: str) -> bool:
+    """Whether a method only shows how much room there is."""
+    return family(method) in REFERENCES
+
+
+def name(method: str) -> str:
+    """A method without its mode, for people: what is neither of the paper nor a yardstick is ours, and says so."""
+    kind = family(method)
+    return _NAMES.get(kind) or f"{kind} ({'yardstick' if kind in REFERENCES else 'ours'})"
+
+
+def methods(study: Study, figure: str, mode: str | None = None) -> list[str]:
+    """The methods of a figure, baselines of no mode included; FedAvg first, ours after the paper's, yardsticks last."""
+    found = (cell.method for cell in study.cells if cell.figure == figure)
+    return sort(item for item in found if mode is None or mode_of(item) in ("", mode))
+
+
+def sort(found: Iterable[str]) -> list[str]:
+    """Methods in the order of legends and tables, each once."""
+    return sorted(set(found), key=rank)
+
+
+def rank(method: str) -> tuple[bool, int, str, str]:
+    """Where a method stands in legends and tables."""
+    kind = family(method)
+    known = list(_NAMES).index(kind) if kind in _NAMES else len(_NAMES)
+    return is_yardstick(method), known, kind, mode_of(method)
+
+
+def modes(study: Study, figure: str) -> list[str]:
+    """The modes that a figure shows; both if it has methods without exchange only."""
+    found = {mode_of(item) for item in methods(study, figure)}
+    return [item for item in MODES if item in found] or list(MODES)
+
+
+def values(study: Study, figure: str, key: str) -> list[Value]:
+    """What a figure sweeps under `key`: numbers from low to high, words in order of appearance."""
+    found = dict.fromkeys(cell.settings[key] for cell in study.cells if cell.figure == figure and key in cell.settings)
+    numbers = all(isinstance(value, int | float) for value in found)
+    return sorted(found, key=float) if numbers else list(found)
+
+
+def looks(found: Iterable[str]) -> dict[str, style.Look]:
+    """The look of each method by its family: a column of panels has one mode, so both modes may look alike."""
+    kinds = {item: family(item) for item in found}
+    full = {kind: kind if kind in style.LOOKS else f"{kind}-explicit" for kind in kinds.values()}
+    dealt = style.looks(sorted(set(full.values())))
+    return {item: dealt[full[kind]] for item, kind in kinds.items()}
+
+
+def curve(method: str, look: style.Look) -> dict[str, Any]:
+    """Keyword arguments for `Axes.plot`: yardsticks have no markers and lie below, CF-CL lies above."""
+    if is_yardstick(method):
+        return look.options | {"marker": "", "zorder": 1.8}
+    return look.options | {"zorder": 2.4 if family(method) == "cfcl" else 2.0}
+
+
+def keys(found: Iterable[str], looks: Mapping[str, style.Look], *, dots: bool = False) -> list[Line2D]:
+    """Entries of a legend, in the order of `looks`."""
+    wanted = set(found)
+    return [
+        Line2D([], [], label=name(item), **(look.options | {"linestyle": ""} if dots else curve(item, look)))
+        for item, look in looks.items()
+        if item in wanted
+    ]
+
+
+def final(run: Record) -> float:
+    """Final probe accuracy in percent."""
+    return 100 * measures.final(run)
+
+
+def area(run: Record) -> float:
+    """Mean probe accuracy on the way, in percent."""
+    return 100 * measures.area(run)
+
+
+def scores(runs: Mapping[int, Record], measure: Measure) -> dict[int, float]:
+    """A measure of each run by seed, without runs that were evaluated once or never."""
+    return {seed: measure(run) for seed, run in runs.items() if len(run.evaluations) > 1}
+
+
+def spread(found: Sequence[float]) -> Interval | None:
+    """A mean with its 95 % interval, or with the extremes where there are few values; None for none."""
+    known = interval(found)
+    if known is None or len(found) >= FEW:
+        return known
+    return Interval(known.mean, min(found), max(found), known.values)
+
+
+def at(runs: Mapping[int, Record], measure: Measure) -> Interval | None:
+    """A measure of runs, as a figure shows it."""
+    return spread(list(scores(runs, measure).values()))
+
+
+def seeds(numbers: Iterable[int]) -> str:
+    """How many seeds there are, over several places."""
+    counts = sorted(set(numbers) - {0})
+    if not counts:
+        return "no seed"
+    low, high = counts[0], counts[-1]
+    return f"{low}–{high} seeds" if low != high else f"{high} seeds" if high > 1 else "1 seed"
+
+
+def surroundings(numbers: Iterable[int], noun: str) -> str:
+    """How many seeds stand behind a panel, and what its bands or bars are."""
+    counts = sorted(set(numbers) - {0})
+    if not counts or counts[-1] == 1:
+        return seeds(counts)
+    what = "95 % interval" if counts[0] >= FEW else "range" if counts[-1] < FEW else "95 % or range"
+    return f"{seeds(counts)}, {noun}: {what}"
+
+
+def grid(
+    rows: int, columns: int, *, width: float = WIDTH, height: float = HEIGHT, **options: Any
+) -> tuple[Figure, list[list[Axes]]]:
+    """A figure with panels in rows and columns."""
+    figure = Figure(figsize=(width * columns, height * rows))
+    return figure, [list(row) for row in figure.subplots(rows, columns, squeeze=False, **options)]
+
+
+def title(axes: Axes, text: str, note: str = "") -> None:
+    """What a panel shows, and at the right in small print how sure it is."""
+    axes.set_title(text)
+    axes.set_title(note, loc="right", fontsize=8, color=style.GREY)
+
+
+def blank(axes: Axes, text: str) -> None:
+    """A panel that says why it shows nothing."""
+    axes.set(xticks=[], yticks=[])
+    axes.grid(False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    note(axes, text)
+
+
+def note(axes: Axes, text: str) -> None:
+    """A word in the middle of a panel."""
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=style.GREY)
+
+
+def legend(figure: Figure, handles: Iterable[Artist]) -> None:
+    """One legend below all panels, each label once; the figure grows by what it takes."""
+    entries = {str(handle.get_label()): handle for handle in handles}
+    if not entries:
+        return
+    each = 0.65 + 0.07 * max(map(len, entries))
+    columns = max(1, min(len(entries), int(figure.get_figwidth() / each)))
+    figure.set_figheight(figure.get_figheight() + 0.2 * math.ceil(len(entries) / columns))
+    figure.legend(handles=list(entries.values()), loc="outside lower center", ncols=columns)

@@ -1,0 +1,139 @@
+"""What a person sees of a sweep: how many runs are done, which are under way, how long it will take, what it shows."""
+
+import threading
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from cfcl.config import Config
+from cfcl.study import claims
+from cfcl.study.bundle import Study
+
+Row = dict[str, Any]
+
+
+class SweepProgress:
+    """Live bars: one for the sweep, one for every run under way."""
+
+    def __init__(self, console: Console, todo: Sequence[Config], *, reused: int, num_workers: int) -> None:
+        self._console = console
+        self._todo = todo
+        self._left = TimeLeft(todo, num_workers)
+        self._failed = 0
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[status]}"),
+            TimeElapsedColumn(),
+            console=console,
+        )
+        status = f"{reused} found finished" if reused else ""
+        self._all = self._bars.add_task("runs", total=reused + len(todo), completed=reused, status=status)
+        self._under_way: dict[int, TaskID] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def watch(self, position: int, row: Row) -> None:
+        """Take in one record of run `position`."""
+        with self._lock:
+            config = self._todo[position]
+            name = f"{config.name} {config.method} seed {config.seed}"
+            if position not in self._under_way:
+                self._under_way[position] = self._bars.add_task(name, total=config.train.steps, status="")
+            task = self._under_way[position]
+            if row["kind"] in ("done", "failed"):
+                self._finish(position, name, row)
+                return
+            self._bars.update(task, completed=int(row.get("step", 0)))
+            if row["kind"] == "eval" and "probe" in row:
+                self._bars.update(task, status=f"acc {row['probe']:.3f}")
+            self._left.see(position, int(row.get("step", 0)))
+            self._bars.update(self._all, status=self._status())
+
+    def _finish(self, position: int, name: str, row: Row) -> None:
+        self._bars.remove_task(self._under_way[position])
+        self._left.see(position, self._todo[position].train.steps)
+        self._failed += row["kind"] == "failed"
+        self._bars.update(self._all, advance=1, status=self._status())
+        if not self._console.is_terminal:
+            ended = "is done" if row["kind"] == "done" else f"failed: {row['error']}"
+            self._console.print(f"{name} {ended}; {self._status()}", soft_wrap=True, highlight=False)
+
+    def _status(self) -> str:
+        left = self._left.seconds()
+        words = [] if not left else [f"about {minutes(left)} left"]
+        return ", ".join([*words, *([f"{self._failed} failed"] if self._failed else [])])
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+
+class TimeLeft:
+    """An estimate from the speed of runs on the same data, as a step costs more on one dataset than on another."""
+
+    def __init__(self, todo: Sequence[Config], num_workers: int) -> None:
+        self._presets = [run.name for run in todo]
+        self._steps = [run.train.steps for run in todo]
+        self._done = [0] * len(todo)
+        self._begun: dict[int, float] = {}
+        self._taken: dict[int, float] = {}
+        self._num_workers = num_workers
+
+    def see(self, position: int, step: int) -> None:
+        """Run `position` has come to `step`."""
+        now = time.monotonic()
+        begun = self._begun.setdefault(position, now)
+        self._done[position], self._taken[position] = step, now - begun
+
+    def seconds(self) -> float | None:
+        """None while nothing is known."""
+        rates = {name: rate for name in set(self._presets) if (rate := self._rate(name)) is not None}
+        if not rates:
+            return None
+        usual = sum(rates.values()) / len(rates)
+        rest = [(name, steps - done) for name, steps, done in zip(self._presets, self._steps, self._done, strict=True)]
+        return sum(rates.get(name, usual) * steps for name, steps in rest) / min(self._num_workers, len(rest))
+
+    def _rate(self, preset: str) -> float | None:
+        """Seconds a step."""
+        known = [place for place in self._taken if self._presets[place] == preset]
+        steps = sum(self._done[place] for place in known)
+        return sum(self._taken[place] for place in known) / steps if steps else None
+
+
+def minutes(seconds: float) -> str:
+    """A duration for people."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def verdicts(study: Study) -> Table:
+    """One line per claim that there is something to say about."""
+    found = [item for item in claims.judge(study) if item.findings]
+    table = Table(
+        title="\nVerdicts",
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+    )
+    for name in ("claim", "says", "verdict", "tests"):
+        table.add_column(name)
+    for item in found:
+        colour = {claims.SUPPORTED: "green", claims.NOT_SUPPORTED: "red"}.get(item.verdict, "yellow")
+        table.add_row(item.claim.id, item.claim.says, f"[{colour}]{item.verdict}[/]", item.counts)
+    return table

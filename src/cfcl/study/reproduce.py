@@ -1,0 +1,138 @@
+"""From the names of figures to their runs, records, pictures, verdicts and page."""
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from cfcl.config import Config
+from cfcl.experiments.workers import Outcome
+from cfcl.sim import engines
+from cfcl.study import bundle, collect, gallery, plan, report, sweep
+from cfcl.study.bundle import Cell, Study
+from cfcl.study.plan import PROFILES, Profile
+from cfcl.study.progress import SweepProgress
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is asked for."""
+
+    figures: Sequence[str]
+    profile: str
+    panels: Sequence[str] = ()
+    """Empty: those that the profile shows."""
+    seeds: Sequence[int] = ()
+    """Empty: those of the profile."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What has come of it."""
+
+    study: Study
+    folder: Path
+    failed: list[Outcome]
+
+
+def reproduce(
+    wish: Wish, out: Path, *, num_workers: int, device: str, overrides: Sequence[str], console: Console
+) -> Ended:
+    """Do the runs that are not done yet, then draw and judge all of the profile that is finished below `out`."""
+    profile = PROFILES[wish.profile]
+    plan.check(profile, wish.figures, wish.panels)
+    wanted = plan.plan(profile, wish.figures, wish.panels, wish.seeds, overrides)
+    runs = list({run.digest: run for _, run in wanted}.values())
+    for run in {(run.name, run.method): run for run in runs}.values():
+        engines.check(run, device)  # refuses an impossible run before any has begun
+    store = out / "runs"
+    with sweep.opened(store):
+        before = sweep.look(store, runs)
+        failed = _sweep(before, store, num_workers=num_workers, device=device, console=console)
+        asked = {run.digest for run in runs}
+        study = gather(wish.profile, sweep.finished(store), asked, command(wish), overrides, console)
+    folder = out / wish.profile
+    publish(study, folder)
+    return Ended(study, folder, failed)
+
+
+def named(words: Sequence[str]) -> list[str]:
+    """The figures that `words` name, each once; `all` is those of the paper."""
+    paper = [figure for figure in plan.FIGURES if figure != "regime"]
+    return list(dict.fromkeys(figure for word in words for figure in (paper if word == "all" else [word])))
+
+
+def publish(study: Study, folder: Path) -> None:
+    """Write records, pictures, tables and page of `study`."""
+    bundle.write(study, folder)
+    draw(study, folder)
+
+
+def draw(study: Study, folder: Path) -> None:
+    """Write what is made from the records: the same bytes for the same records."""
+    gallery.save(study, folder)
+    report.write(study, folder)
+    (folder / "README.md").write_text(report.markdown(study), encoding="utf-8")
+
+
+def gather(
+    name: str, done: Mapping[str, Path], asked: Set[str], command: str, overrides: Sequence[str], console: Console
+) -> Study:
+    """All of a profile that is finished, and the places of runs that were asked for and are not."""
+    profile = PROFILES[name]
+    cells = [cell for cell, _ in _everything(profile, overrides) if cell.digest in done or cell.digest in asked]
+    finished = [cell for cell in cells if cell.digest in done]
+    mapped = {cell.digest for cell in finished if cell.figure == "fig4"}
+    digests = dict.fromkeys(cell.digest for cell in finished)
+    with console.status(f"reading {len(digests)} runs"):
+        found = {digest: collect.record(done[digest]) for digest in digests}
+    runs = {digest: run if digest in mapped else collect.without_distances(run) for digest, run in found.items()}
+    chosen = []
+    for cell in finished:
+        if cell.figure == "fig7":
+            with console.status(f"selecting under one model: {cell.panel}, seed {cell.seed}"):
+                chosen += collect.select(done[cell.digest], cell.panel)
+    about = {
+        "profile": name,
+        "command": command,
+        "pilot": profile.pilot,
+        "milestones": collect.milestones(finished, runs, profile.pilot),
+        "notes": notes(profile, cells),
+    }
+    return Study(about, tuple(cells), runs, tuple(chosen))
+
+
+def notes(profile: Profile, cells: Sequence[Cell]) -> list[str]:
+    """What a reader has to know about these runs."""
+    found = []
+    for name in dict.fromkeys(cell.panel for cell in cells if cell.figure != "regime"):
+        panel = profile.panels[name]
+        if panel.steps is not None:
+            found.append(f"{name} is shortened to {panel.steps} steps in this profile.")
+    return found
+
+
+def command(wish: Wish) -> str:
+    """The command that asks for this."""
+    words = ["cfcl", "reproduce", *wish.figures, "--profile", wish.profile]
+    words += ["--panels", ",".join(wish.panels)] if wish.panels else []
+    words += ["--seeds", ",".join(map(str, wish.seeds))] if wish.seeds else []
+    return " ".join(words)
+
+
+def _everything(profile: Profile, overrides: Sequence[str]) -> Iterator[tuple[Cell, Config]]:
+    yield from plan.plan(profile, list(profile.shown), overrides=overrides)
+    extra = [
+        name for name in profile.panels if name not in {panel for shown in profile.shown.values() for panel in shown}
+    ]
+    if extra:
+        yield from plan.plan(profile, ["fig4", "fig5", "fig6", "fig7"], extra, overrides=overrides)
+
+
+def _sweep(before: sweep.Sweep, store: Path, *, num_workers: int, device: str, console: Console) -> list[Outcome]:
+    if not before.todo:
+        return []
+    with SweepProgress(console, before.todo, reused=len(before.done), num_workers=num_workers) as bars:
+        outcomes = sweep.run(before.todo, store, num_workers=num_workers, device=device, watch=bars.watch)
+    return [outcome for outcome in outcomes if outcome.folder is None]

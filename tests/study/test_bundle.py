@@ -1,0 +1,140 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cfcl.errors import CfclError
+from cfcl.study import bundle
+from cfcl.study.bundle import Study
+from tests.study import made
+
+FILES = ("cells.csv", "distances.csv", "evaluations.csv", "runs.csv", "selections.csv", "study.json")
+
+
+def _study() -> Study:
+    """Every kind of value: text, whole and other numbers, nothing, matrices, a run that is missing."""
+    heat = made.record(
+        [0.1, 1 / 3], separation=1.7, labels=(3, 5), distances=((0.25, 1.5), (1.25, 0.5)), held_labels=None
+    )
+    bare = made.record([0.5], effective_candidates=None, centroid_distance=None)
+    bare = replace(bare, evaluations=(replace(bare.evaluations[0], cka=None),))
+    return made.study(
+        {
+            ("fig4", "digits", "cfcl-explicit"): [heat, None],
+            ("fig9", "usps", "cfcl-implicit", ("reserve", "kmeans"), ("size", 5)): [bare],
+            ("fig10", "usps", "cfcl-implicit", ("period", 2.5)): [[0.25, 0.75, 0.5]],
+        },
+        milestones={"usps implicit": [0.5, 0.6]},
+        selections=[
+            made.selection("uniform-explicit", distance=0.1, held=2 / 3),
+            made.selection("cfcl-explicit", distance=0.05, held=0.0, panel="usps", seed=4, histogram=(1, 0, 12)),
+        ],
+        notes=["μ, \"quoted\", 'and' | more"],
+    )
+
+
+def _bytes(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    bundle.write(_study(), tmp_path / "new" / "study")
+
+    assert sorted(_bytes(tmp_path / "new" / "study")) == sorted(FILES)
+    assert bundle.read(tmp_path / "new" / "study") == _study()
+
+
+def test_the_same_study_gives_the_same_bytes(tmp_path: Path) -> None:
+    study = _study()
+    backwards = replace(study, runs=dict(reversed(list(study.runs.items()))))
+
+    bundle.write(study, tmp_path / "one")
+    bundle.write(backwards, tmp_path / "two")
+    bundle.write(bundle.read(tmp_path / "one"), tmp_path / "three")
+
+    assert _bytes(tmp_path / "one") == _bytes(tmp_path / "two") == _bytes(tmp_path / "three")
+    assert b"\r" not in b"".join(_bytes(tmp_path / "one").values())
+
+
+def test_a_later_study_replaces_an_earlier_one(tmp_path: Path) -> None:
+    bundle.write(_study(), tmp_path)
+    small = made.study({("fig5", "digits", "fedavg"): [[0.5, 0.75]]})
+
+    bundle.write(small, tmp_path)
+
+    assert bundle.read(tmp_path) == small
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_folder_without_one_of_the_files_holds_no_study(tmp_path: Path, name: str) -> None:
+    bundle.write(_study(), tmp_path)
+    (tmp_path / name).unlink()
+
+    with pytest.raises(CfclError, match=f"holds no study: {name} is missing; give a folder"):
+        bundle.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("study.json", "{", "{{"),
+        ("cells.csv", "settings", "sweep"),
+        ("runs.csv", "1.7", "wide"),
+        ("evaluations.csv", ",0.75,", ",,"),
+        ("selections.csv", "1 0 12", "1 x 12"),
+    ],
+)
+def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path, name: str, old: str, new: str) -> None:
+    bundle.write(_study(), tmp_path)
+    text = (tmp_path / name).read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / name).write_text(text.replace(old, new, 1), encoding="utf-8")
+
+    with pytest.raises(CfclError, match=r"cannot be read \(.*\); run `cfcl reproduce` again") as caught:
+        bundle.read(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_study_knows_what_it_holds() -> None:
+    study = _study()
+
+    assert study.figures == ["fig4", "fig7", "fig9", "fig10"]
+    assert study.panels("fig9") == ["usps"]
+    assert study.panels("fig5") == []
+    assert study.milestones("usps", "implicit") == [0.5, 0.6]
+    assert study.milestones("usps", "explicit") == []
+    assert replace(study, selections=()).figures == ["fig4", "fig9", "fig10"]
+
+
+def test_values_come_in_the_order_in_which_they_are_swept() -> None:
+    study = made.study(
+        {
+            ("fig8", "usps", "fedavg", ("devices", 10)): [[0.5]],
+            ("fig8", "usps", "fedavg", ("devices", 2)): [[0.5]],
+            ("fig8", "digits", "fedavg", ("devices", 10)): [[0.5]],
+        }
+    )
+
+    assert study.values("fig8", "devices") == [10, 2]
+
+
+def test_runs_are_found_by_seed_without_the_pilot_and_what_is_missing() -> None:
+    study = made.study(
+        {
+            ("fig8", "usps", "fedavg", ("devices", 2)): [[0.1], None, [0.3]],
+            ("fig8", "usps", "fedavg", ("devices", 4)): [[0.4]],
+            ("fig8", "digits", "fedavg", ("devices", 2)): [[0.5]],
+            ("fig5", "usps", "fedavg"): [[0.6]],
+        }
+    )
+
+    def probes(**settings: int) -> dict[int, float]:
+        return {
+            seed: run.evaluations[0].probe for seed, run in study.find("fig8", "usps", "fedavg", **settings).items()
+        }
+
+    assert probes(devices=2) == {1: 0.1, 3: 0.3}
+    assert probes(devices=4) == {1: 0.4}
+    assert probes(devices=8) == {}
+    piloted = replace(study, about={**study.about, "pilot": 3})
+    assert list(piloted.find("fig8", "usps", "fedavg", devices=2)) == [1]

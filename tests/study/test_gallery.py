@@ -1,0 +1,400 @@
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+
+from cfcl.errors import CfclError
+from cfcl.experiments import style
+from cfcl.study import gallery, maps, panels
+from cfcl.study.bundle import Record, Study
+from tests.study import made
+
+FIGURES = ("fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "regime")
+LOW, HIGH = (0.5, 0.5, 0.5), (0.5, 0.75, 1.0)
+
+
+def everything(num_seeds: int = 2) -> Study:
+    """All figures, with as few places as tell them apart."""
+    low, high = [LOW] * num_seeds, [HIGH] * num_seeds
+    mapped = [made.record(HIGH, separation=2.0, labels=(0, 1), distances=((0.5, 1.0), (1.0, 0.5)))] * num_seeds
+    both = ("explicit", "implicit")
+    places: dict[made.Place, Sequence[Sequence[float] | Record | None]] = {
+        ("fig4", "digits", "fedavg"): mapped,
+        ("fig4", "digits", "cfcl-explicit"): mapped,
+        **{(figure, "digits", "fedavg"): low for figure in ("fig5", "fig6")},
+        **{(figure, "digits", f"cfcl-{mode}"): high for figure in ("fig5", "fig6") for mode in both},
+        **{("fig8", "digits", f"cfcl-{mode}", ("devices", number)): high for mode in both for number in (2, 10)},
+        **{("fig9", "digits", "cfcl-explicit", ("reserve", kind), ("size", 5)): high for kind in ("kmeans", "random")},
+        ("fig10", "digits", "cfcl-implicit", ("importance", "local"), ("period", 10)): high,
+        ("fig11", "digits", "cfcl-explicit", ("labels", 1), ("degree", 2)): high,
+        ("regime", "digits", "uniform-explicit", ("variation", "base")): low,
+        ("regime", "digits", "cfcl-explicit", ("variation", "base")): high,
+    }
+    return made.study(
+        places,
+        milestones={"digits explicit": [0.625], "digits implicit": [0.625]},
+        selections=[made.selection("cfcl-explicit", distance=0.25, held=0.5)],
+    )
+
+
+def _curve(axes: Axes, colour: str) -> Line2D:
+    return next(line for line in axes.lines if to_hex(str(line.get_color())) == colour.lower())
+
+
+def _y(line: Line2D) -> list[float]:
+    return list(np.asarray(line.get_ydata(), dtype=float))
+
+
+def _legend(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def _titles(figure: Figure) -> list[str]:
+    return [axes.get_title("left") for axes in figure.axes]
+
+
+def _texts(axes: Axes) -> list[str]:
+    return [text.get_text() for text in axes.texts]
+
+
+def _segments(axes: Axes) -> list[list[list[float]]]:
+    """The whiskers in a panel."""
+    found: Any = axes.collections
+    return [np.asarray(part).round(3).tolist() for lines in found for part in lines.get_segments()]
+
+
+def _bars(axes: Axes) -> list[tuple[float, float]]:
+    """Bottoms and heights of the parts of bars."""
+    return [(bar.get_y(), bar.get_height()) for bar in axes.patches if isinstance(bar, Rectangle)]
+
+
+def test_every_figure_is_drawn_and_saved_with_the_same_bytes(tmp_path: Path) -> None:
+    study = everything()
+
+    written = gallery.save(study, tmp_path / "one")
+    gallery.save(study, tmp_path / "other")
+
+    names = [
+        f"{name}.{kind}" for name in sorted(FIGURES, key=lambda name: (len(name), name)) for kind in ("png", "svg")
+    ]
+    assert [path.name for path in written] == names
+    for path in written:
+        assert path.read_bytes() == (tmp_path / "other" / path.name).read_bytes()
+        if path.suffix == ".svg":
+            text = path.read_text(encoding="utf-8")
+            assert text.startswith('<?xml version="1.0" encoding="utf-8"?>\n<svg ')
+            assert ElementTree.fromstring(text.encode()).tag == "{http://www.w3.org/2000/svg}svg"
+            sizes = [float(size) for size in re.findall(r"font(?:-size)?: (?:[a-z0-9]+ )*([0-9.]+)px", text)]
+            assert len(sizes) > 10
+            assert min(sizes) >= 8
+
+
+def test_figures_without_a_finished_run_are_left_out() -> None:
+    assert gallery.draw(replace(everything(), runs={}, selections=())) == {}
+
+
+def test_one_seed_is_enough_for_every_figure() -> None:
+    assert set(gallery.draw(everything(1))) == set(FIGURES)
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(CfclError, match=r"cannot write figures to .*file'.*; choose another folder"):
+        gallery.save(everything(), tmp_path / "file")
+
+
+def test_methods_are_named_for_what_they_are() -> None:
+    methods = [
+        "oracle-implicit",
+        "zebra-explicit",
+        "novel-explicit",
+        "bulk-implicit",
+        "centralised",
+        "fedavg",
+        "cfcl-x",
+    ]
+
+    assert [panels.name(method) for method in panels.sort(methods)] == [
+        *("FedAvg", "bulk", "cfcl-x (ours)", "novel (ours)", "zebra (ours)"),
+        *("centralised (yardstick)", "oracle (yardstick)"),
+    ]
+    looks = panels.looks(["cfcl-implicit", "oracle-implicit", "zebra-implicit"])
+    assert looks["cfcl-implicit"] == style.LOOKS["cfcl-explicit"]
+    assert (looks["oracle-implicit"].colour, looks["oracle-implicit"].line) == (style.GREY, "--")
+    assert looks["zebra-implicit"] not in style.LOOKS.values()
+
+
+def test_fig4_averages_seeds_and_has_one_scale_a_row() -> None:
+    def mapped(first: float, other: float, separation: float, labels: Sequence[int] = (3, 7)) -> Record:
+        distances = ((first, other), (other, first))
+        return made.record(HIGH, labels=tuple(labels), distances=distances, separation=separation)
+
+    figure = gallery.draw(
+        made.study(
+            {
+                ("fig4", "digits", "fedavg"): [mapped(1.0, 2.0, 2.0), mapped(2.0, 4.0, 3.0)],
+                ("fig4", "digits", "cfcl-explicit"): [mapped(0.5, 8.0, 16.0)],
+                ("fig4", "usps", "fedavg"): [mapped(0.25, 0.5, 2.0), mapped(9.0, 9.0, 2.0, labels=(7, 8))],
+                ("fig4", "usps", "cfcl-explicit"): [None],
+                ("fig4", "svhn", "cfcl-explicit"): [None],
+            }
+        )
+    )["fig4"]
+
+    first, second, third, blank, *bars = figure.axes
+    assert _titles(figure)[:3] == [
+        "digits, FedAvg\nseparation 2.50 (2 seeds)",
+        "digits, CF-CL explicit\nseparation 16.00 (1 seed)",
+        "usps, FedAvg\nseparation 2.00 (2 seeds)",
+    ]
+    assert np.asarray(first.images[0].get_array()).tolist() == [[1.5, 3.0], [3.0, 1.5]]
+    assert first.images[0].get_clim() == second.images[0].get_clim() == (0.5, 8.0)
+    # label 7 is in both runs: 0.25 in one, 9 in the other
+    assert np.asarray(third.images[0].get_array()).tolist() == [[4.625]]
+    assert [text.get_text() for text in third.get_xticklabels()] == ["7"]
+    assert _texts(blank) == ["usps, CF-CL explicit:\nno finished run"]
+    assert len(bars) == 2
+
+
+def test_fig4_without_a_common_label_has_no_map() -> None:
+    one = made.record(HIGH, labels=(1,), distances=((0.5,),))
+
+    assert maps.mean_map([one, replace(one, labels=(2,))]) is None
+
+
+def test_fig5_has_intervals_of_the_mean_from_three_seeds_on() -> None:
+    figure = gallery.draw(
+        made.study(
+            {
+                ("fig5", "usps", "fedavg"): [LOW, LOW, LOW],
+                ("fig5", "usps", "cfcl-explicit"): [(0.5, 0.6, 0.5), (0.5, 0.6, 0.6), (0.5, 0.6, 0.7)],
+                ("fig5", "usps", "uniform-implicit"): [(0.5, 0.5, 0.25), None, (0.5, 0.5, 0.75)],
+                ("fig5", "usps", "novel-explicit"): [HIGH, None, None],
+                ("fig5", "usps", "oracle-explicit"): [HIGH, LOW, LOW],
+                ("fig5", "usps", "centralised"): [HIGH, HIGH, HIGH],
+                ("fig5", "digits", "cfcl-explicit"): [(0.25, 0.5)],
+            }
+        )
+    )["fig5"]
+
+    explicit, implicit, digits, empty = figure.axes
+    assert _titles(figure) == ["usps, explicit", "usps, implicit", "digits, explicit", "digits, implicit"]
+    assert explicit.get_title("right") == "1–3 seeds, bands: 95 % or range"
+    assert implicit.get_title("right") == "2–3 seeds, bands: 95 % or range"
+    assert digits.get_title("right") == "1 seed"
+    assert _texts(empty) == ["no finished run"]
+    assert _y(_curve(explicit, style.BLUE)) == pytest.approx([50, 60, 60])
+    assert _y(_curve(digits, style.BLUE)) == [25, 50]
+    # FedAvg and CF-CL have bands, novel has one seed, yardsticks never have any; 4.30265 * 10 / sqrt(3) = 24.841
+    corners = [np.asarray(band.get_paths()[0].vertices).round(3).tolist() for band in explicit.collections]
+    assert len(corners) == 2
+    assert [20, 35.159] in corners[1]
+    assert [20, 84.841] in corners[1]
+    # two seeds: from the lower to the higher one
+    ranges = [np.asarray(band.get_paths()[0].vertices).tolist() for band in implicit.collections]
+    assert [20, 25] in ranges[1]
+    assert [20, 75] in ranges[1]
+    yardsticks = [line for line in explicit.lines if line.get_linewidth() == 1.0]
+    assert [(line.get_color(), line.get_linestyle(), line.get_marker()) for line in yardsticks] == [
+        (style.GREY, ":", ""),
+        (style.GREY, "--", ""),
+    ]
+    assert len(implicit.lines) == 3  # FedAvg and centralised stand beside both modes
+    assert _legend(figure) == [
+        *("FedAvg", "CF-CL", "uniform", "novel (ours)", "centralised (yardstick)", "oracle (yardstick)"),
+    ]
+
+
+def test_fig5_draws_the_steps_that_all_seeds_have() -> None:
+    early = made.record((0.25, 0.5, 0.75), every=5)
+
+    figure = gallery.draw(made.study({("fig5", "usps", "cfcl-implicit"): [early, (0.75, 1.0)]}))["fig5"]
+
+    (axes,) = figure.axes
+    # one has the steps 0, 5, 10, the other 0 and 10
+    assert np.asarray(axes.lines[0].get_xdata()).tolist() == [0, 10]
+    assert _y(axes.lines[0]) == [50, 87.5]
+
+
+def test_fig6_stacks_what_was_sent_and_crosses_out_what_was_not_reached() -> None:
+    late, silent = (0.5, 0.5, 0.75), {"push": 0, "pull": 0}
+    figure = gallery.draw(
+        made.study(
+            {
+                ("fig6", "usps", "fedavg"): [made.record(LOW, **silent)] * 3,
+                ("fig6", "usps", "cfcl-explicit"): [HIGH, late, LOW],
+                ("fig6", "usps", "uniform-explicit"): [HIGH, LOW, LOW],
+                ("fig6", "usps", "kmeans-explicit"): [None, None, None],
+                ("fig6", "usps", "oracle-explicit"): [HIGH, HIGH, HIGH],
+            },
+            milestones={"usps explicit": [0.625]},
+        )
+    )["fig6"]
+
+    sent, seconds = figure.axes
+    # HIGH crosses 0.625 at step 5, late at step 15; a step is 50 B pushed, 150 B pulled, 100 B up and 0.1 s
+    assert _bars(sent) == [(0, 500), (500, 1500), (2000, 1000)]
+    assert [height for _, height in _bars(seconds)] == pytest.approx([1.0])
+    assert [[end[1] for end in ends] for ends in _segments(seconds)] == [[0.5, 1.5]]
+    for axes in figure.axes:
+        assert [text for text in _texts(axes) if text == "×"] == ["×", "×"]
+        assert [text for text in _texts(axes) if "/" in text] == ["2/3", "1/3"]
+        assert [text.get_text() for text in axes.get_xticklabels()] == ["62.5"]
+        assert axes.get_yscale() == "linear"
+    assert _legend(figure) == ["FedAvg", "CF-CL", "uniform", "pushed", "pulled", "uplink"]
+
+
+def test_fig6_half_of_the_seeds_make_a_bar() -> None:
+    study = made.study(
+        {("fig6", "usps", "cfcl-explicit"): [HIGH, LOW]}, milestones={"usps explicit": [0.625], "usps implicit": [0.5]}
+    )
+
+    sent, _ = gallery.draw(study)["fig6"].axes
+
+    assert _texts(sent) == ["1/2"]
+    assert len(_bars(sent)) == 3
+
+
+def test_fig6_is_logarithmic_only_where_costs_differ_by_orders() -> None:
+    def scale(*milestones: float) -> str:
+        study = made.study({("fig6", "usps", "cfcl-explicit"): [HIGH]}, milestones={"usps explicit": list(milestones)})
+        return str(gallery.draw(study)["fig6"].axes[0].get_yscale())
+
+    # HIGH rises by 0.025 a step: 0.505 takes 0.2 steps, 1.0 takes 20
+    assert scale(0.51, 1.0) == "linear"
+    assert scale(0.5025, 1.0) == "log"
+
+
+def test_fig7_pools_the_items_of_all_worlds_but_the_pilots() -> None:
+    figure = gallery.draw(
+        made.study(
+            {},
+            selections=[
+                made.selection("cfcl-explicit", distance=0.25, held=0.5),
+                made.selection("cfcl-explicit", seed=2, items=30, distance=0.5, held=0.25, histogram=(30,)),
+                made.selection("cfcl-explicit", seed=made.PILOT, distance=9.0, held=1.0),
+                made.selection("uniform-explicit", distance=0.125, held=0.75),
+                made.selection("uniform-implicit", panel="usps", distance=0.125, held=0.75),
+            ],
+        )
+    )["fig7"]
+
+    both, nothing, _, usps = figure.axes
+    assert _titles(figure) == ["digits, explicit", "digits, implicit", "usps, explicit", "usps, implicit"]
+    assert both.get_title("right") == "1–2 seeds"
+    legend = both.get_legend()
+    assert legend is not None
+    # (10 * 0.25 + 30 * 0.5) / 40 = 0.4375 and (10 * 0.5 + 30 * 0.25) / 40 = 0.3125
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "CF-CL: mean 0.438, 31 % held already",
+        "uniform: mean 0.125, 75 % held already",
+    ]
+    stairs: Any = both.patches[0]
+    # 30 items in the first bin, 3 in the second, 7 in the fifth, of 40
+    assert list(stairs.get_data().values) == [0.75, 0.075, 0, 0, 0.175]
+    assert list(stairs.get_data().edges) == pytest.approx([0, 0.05, 0.1, 0.15, 0.2, 0.25])
+    means: Any = both.collections[0]
+    assert [part[0][0] for part in means.get_segments()] == [0.4375, 0.125]
+    assert _texts(nothing) == ["no selections"]
+    assert len(usps.patches) == 1
+
+
+def test_fig8_has_a_line_a_method_over_evenly_spaced_numbers() -> None:
+    figure = gallery.draw(
+        made.study(
+            {
+                ("fig8", "usps", "fedavg", ("devices", 10)): [LOW, LOW, LOW],
+                ("fig8", "usps", "fedavg", ("devices", 2)): [(0.25, 0.25, 0.25)] * 3,
+                ("fig8", "usps", "cfcl-implicit", ("devices", 10)): [(0.5, 0.5, 0.8)],
+                ("fig8", "usps", "cfcl-implicit", ("devices", 2)): [None],
+            }
+        )
+    )["fig8"]
+
+    final, area = figure.axes
+    assert (final.get_ylabel(), area.get_ylabel()) == ("final accuracy (%)", "mean accuracy (%)")
+    assert [text.get_text() for text in final.get_xticklabels()] == ["2", "10"]
+    assert _y(_curve(final, style.BLACK)) == [25, 50]
+    assert _y(_curve(final, style.BLUE)) == pytest.approx([80])
+    # (0.5 * 10 + 0.65 * 10) / 20
+    assert _y(_curve(area, style.BLUE)) == pytest.approx([57.5])
+    assert np.asarray(_curve(area, style.BLUE).get_xdata()).round().tolist() == [1]
+    assert final.get_title("right") == "1–3 seeds, bars: 95 % or range"
+    assert _legend(figure) == ["FedAvg", "CF-CL"]
+
+
+def test_figs_9_to_11_have_a_line_a_value() -> None:
+    def places(figure: str, key: str, axis: str, *values: Any) -> dict[made.Place, Sequence[Sequence[float]]]:
+        return {
+            (figure, "usps", "cfcl-explicit", (key, value), (axis, 5)): [(0.25 * place, 0.25 * place, 0.25 * place)]
+            for place, value in enumerate(values, start=1)
+        }
+
+    figures = gallery.draw(
+        made.study(
+            {
+                **places("fig9", "reserve", "size", "kmeans", "random"),
+                **places("fig10", "importance", "period", "global", "local"),
+                **places("fig11", "degree", "labels", 8, 2),
+            }
+        )
+    )
+
+    assert _legend(figures["fig9"]) == ["K-means reserve", "random reserve"]
+    assert _legend(figures["fig10"]) == ["importance by the global model", "importance by the local model"]
+    assert _legend(figures["fig11"]) == ["2 neighbours on average", "8 neighbours on average"]
+    for name, expected in (("fig9", [[25], [50]]), ("fig10", [[25], [50]]), ("fig11", [[50], [25]])):
+        assert [_y(line) for line in figures[name].axes[0].lines] == expected
+
+
+def test_regime_compares_with_uniform_and_takes_it_from_the_base_where_it_did_not_run_again() -> None:
+    def level(*percents: int) -> list[Sequence[float]]:
+        return [(percent / 100,) * 3 for percent in percents]
+
+    figure = gallery.draw(
+        made.study(
+            {
+                ("regime", "usps", "fedavg", ("variation", "base")): level(40, 40, 40),
+                ("regime", "usps", "uniform-explicit", ("variation", "base")): level(50, 50, 50),
+                ("regime", "usps", "cfcl-explicit", ("variation", "base")): level(50, 60, 70),
+                ("regime", "usps", "oracle-explicit", ("variation", "base")): level(80, 80, 80),
+                ("regime", "usps", "cfcl-explicit", ("variation", "sharp")): level(60, 60, 60),
+                ("regime", "usps", "uniform-explicit", ("variation", "wide")): [None],
+                ("regime", "usps", "novel-explicit", ("variation", "wide")): level(55, 55, 55),
+                ("regime", "usps", "uniform-implicit", ("variation", "base")): level(50),
+                ("regime", "usps", "cfcl-implicit", ("variation", "base")): level(45),
+            }
+        )
+    )["regime"]
+
+    left, right, _, lone = figure.axes
+    assert [text.get_text() for text in left.get_yticklabels()] == ["base", "sharp", "wide"]
+    assert _titles(figure) == ["usps, explicit", "against uniform", "usps, implicit", "against uniform"]
+    pale = {
+        (str(line.get_color()), round(_y(line)[0])): line.get_alpha()
+        for line in left.lines
+        if line.get_marker() != "None"
+    }
+    assert pale == {
+        **{(style.BLACK, 0): 1.0, (style.BLACK, 1): 0.35, (style.BLACK, 2): 0.35},
+        **{(style.VERMILLION, 0): 1.0, (style.VERMILLION, 1): 0.35},  # under `wide` it is missing, not left alone
+        **{(style.BLUE, 0): 1.0, (style.BLUE, 1): 1.0},
+        **{("#7A3B10", 2): 1.0, (style.GREY, 0): 1.0},
+    }
+    # against 50: 0, 10 and 20 have the mean 10 and reach 24.841; always 10 reaches nothing; the oracle is 30 ahead
+    found = [(low[0], high[0]) for low, high in _segments(right)]
+    assert found == [(-14.841, 34.841), (10, 10), (30, 30)]
+    assert right.get_title("right") == "3 seeds, bars: 95 % interval"
+    assert lone.get_title("right") == "1 seed"
+    assert _legend(figure) == ["FedAvg", "CF-CL", "uniform", "novel (ours)", "oracle (yardstick)"]

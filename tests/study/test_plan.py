@@ -1,0 +1,98 @@
+import pytest
+
+from cfcl.errors import CfclError
+from cfcl.study import plan, regime
+from cfcl.study.plan import PROFILES, Panel
+
+FULL = PROFILES["full"]
+
+
+def test_methods_of_a_seed_share_everything_but_the_exchange() -> None:
+    runs = {cell.method: run for cell, run in plan.plan(FULL, ["fig5"], ["usps"], [1])}
+
+    assert set(runs) == {*plan.METHODS, *plan.YARDSTICKS}
+    base = runs["fedavg"]
+    for method, run in runs.items():
+        assert run.seed == 1
+        assert (run.train, run.aggregation, run.model, run.evaluation) == (
+            base.train,
+            base.aggregation,
+            base.model,
+            base.evaluation,
+        )
+        if method != "centralised":
+            assert (run.partition, run.graph) == (base.partition, base.graph)
+
+
+def test_figures_share_runs_where_they_can() -> None:
+    digests = {
+        figure: {cell.digest for cell, _ in plan.plan(FULL, [figure], ["usps"], [1])}
+        for figure in ("fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10")
+    }
+    pilots = {cell.digest for cell, _ in plan.plan(FULL, ["fig6"], ["usps"], [1]) if cell.seed == FULL.pilot}
+
+    assert digests["fig4"] <= digests["fig5"]
+    assert digests["fig7"] <= digests["fig4"]
+    assert digests["fig6"] - pilots <= digests["fig5"]
+    # all ten devices, the reserve and the period of the preset: the runs of figure 5 again
+    assert len(digests["fig8"] & digests["fig5"]) == len(plan.METHODS)
+    assert len(digests["fig9"] & digests["fig5"]) == 2
+    assert len(digests["fig10"] & digests["fig5"]) == 2
+
+
+def test_the_pilot_is_only_what_sets_milestones_and_comes_first() -> None:
+    found = plan.plan(FULL, ["fig6"], ["usps"], [1, 2])
+
+    assert [cell.method for cell, _ in found[:2]] == ["uniform-explicit", "uniform-implicit"]
+    assert [cell.seed for cell, _ in found] == [FULL.pilot] * 2 + [1] * len(plan.METHODS) + [2] * len(plan.METHODS)
+    assert FULL.pilot not in (*FULL.seeds, *FULL.regime_seeds)
+
+
+def test_the_regime_is_studied_on_seeds_that_are_not_reported() -> None:
+    for profile in PROFILES.values():
+        assert not {*profile.regime_seeds} & {*profile.seeds, profile.pilot}
+
+
+def test_evaluations_keep_their_distance_when_the_aggregation_period_changes() -> None:
+    found = plan.plan(FULL, ["fig10"], ["usps"], [1])
+
+    # every 50 steps, or at every aggregation if those are rarer
+    every = {run.aggregation.period: run.evaluation.every for _, run in found}
+    assert every == {10: 5, 25: 2, 50: 1, 100: 1}
+
+
+def test_every_variation_is_one_of_its_kind_and_differs_from_the_base() -> None:
+    found = plan.plan(PROFILES["quick"], ["regime"], seeds=[100])
+    names = [item.name for item in regime.VARIATIONS]
+
+    assert len(set(names)) == len(names)
+    assert len({cell.digest for cell, _ in found}) == len(found)
+    assert {run.train.steps for _, run in found} == {regime.STEPS}
+
+
+def test_where_the_data_lie_changes_no_digest() -> None:
+    here = plan.plan(FULL, ["fig4"], ["usps"], [1])
+    there = plan.plan(FULL, ["fig4"], ["usps"], [1], ["data.dir='/elsewhere'"])
+
+    assert [cell for cell, _ in here] == [cell for cell, _ in there]
+    assert {str(run.data.dir) for _, run in there} == {"/elsewhere"}
+
+
+def test_a_shortened_panel_is_as_long_as_it_says() -> None:
+    run = Panel("usps", interval=20, steps=60).config("bulk-implicit", 3, ["exchange.num_pulled=2"])
+
+    assert (run.train.steps, run.evaluation.every, run.method, run.seed) == (60, 2, "bulk-implicit", 3)
+    assert run.exchange.num_pulled == 2
+
+
+@pytest.mark.parametrize(
+    ("figures", "panels", "complaint"),
+    [
+        (["fig12"], [], "'fig12' is not a figure of the study: choose from fig4, "),
+        (["regime"], [], "'regime' is not part of this profile"),
+        (["fig4"], ["mnist"], "--panels 'mnist' is not in this profile: choose from digits"),
+    ],
+)
+def test_what_there_is_not_is_refused(figures: list[str], panels: list[str], complaint: str) -> None:
+    with pytest.raises(CfclError, match=complaint):
+        plan.check(PROFILES["smoke"], figures, panels)

@@ -1,0 +1,112 @@
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cfcl.cli import app
+from cfcl.study import plan
+from cfcl.study.plan import PROFILES, Panel
+
+TINY = replace(PROFILES["smoke"], panels={"digits": Panel("digits", interval=10, steps=30)})
+
+
+def invoke(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A study of figures 4, 6 and 7, thirty steps a run."""
+    out = tmp_path_factory.mktemp("study")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PROFILES, "smoke", TINY)
+        result = invoke("reproduce", "fig4", "fig7", "--out", str(out))
+        assert result.exit_code == 0, result.output
+        yield out
+
+
+def test_a_study_ends_in_records_pictures_a_table_and_a_page(tiny: Path) -> None:
+    made = {path.name for path in (tiny / "smoke").iterdir()}
+
+    assert {"cells.csv", "runs.csv", "evaluations.csv", "distances.csv", "selections.csv", "study.json"} <= made
+    assert {"fig4.png", "fig4.svg", "fig7.png", "fig7.svg", "report.html", "README.md"} <= made
+    assert (
+        json.loads((tiny / "smoke" / "study.json").read_text())["command"] == "cfcl reproduce fig4 fig7 --profile smoke"
+    )
+    assert len(list((tiny / "runs").glob("digits-*"))) == 6  # three methods, two seeds
+
+
+def test_the_same_command_again_repeats_nothing_and_changes_no_byte(tiny: Path) -> None:
+    before = {
+        path: (path.stat().st_mtime_ns, path.read_bytes()) for path in (tiny / "runs").rglob("*") if path.is_file()
+    }
+    pages = {path.name: path.read_bytes() for path in (tiny / "smoke").iterdir()}
+
+    result = invoke("reproduce", "fig4", "fig7", "--out", str(tiny))
+
+    assert result.exit_code == 0
+    after = {
+        path: (path.stat().st_mtime_ns, path.read_bytes()) for path in (tiny / "runs").rglob("*") if path.is_file()
+    }
+    assert {path: value for path, value in after.items() if path.name != ".lock"} == {
+        path: value for path, value in before.items() if path.name != ".lock"
+    }
+    assert {path.name: path.read_bytes() for path in (tiny / "smoke").iterdir()} == pages
+
+
+def test_redrawing_from_the_records_alone_changes_no_byte(tiny: Path, tmp_path: Path) -> None:
+    kept = {path.name: path.read_bytes() for path in (tiny / "smoke").iterdir()}
+    for name in kept:
+        if name.endswith((".csv", ".json")):
+            shutil.copy(tiny / "smoke" / name, tmp_path / name)
+
+    result = invoke("redraw", str(tmp_path))
+
+    assert result.exit_code == 0
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == kept
+
+
+def test_figures_can_be_added_one_by_one(tiny: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny, tmp_path / "study")
+
+    result = invoke("reproduce", "fig9", "--seeds", "1", "--out", str(tmp_path / "study"))
+
+    assert result.exit_code == 0
+    assert (tmp_path / "study" / "smoke" / "fig9.png").is_file()
+    assert (tmp_path / "study" / "smoke" / "fig4.png").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["fig3"], "error: 'fig3' is not a figure of the study: choose from fig4"),
+        (["fig4", "--panels", "usps"], "error: --panels 'usps' is not in this profile: choose from digits"),
+        (["fig4", "--seeds", "one"], "error: --seeds 'one' is not a list of whole numbers"),
+    ],
+)
+def test_a_bad_wish_is_one_line_and_leaves_nothing(tmp_path: Path, words: list[str], complaint: str) -> None:
+    result = invoke("reproduce", *words, "--out", str(tmp_path / "study"))
+
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_folder_without_a_study_cannot_be_redrawn(tmp_path: Path) -> None:
+    result = invoke("redraw", str(tmp_path))
+
+    assert result.exit_code == 2
+    assert "holds no study: study.json is missing" in result.stderr
+
+
+def test_all_is_every_figure_of_the_paper() -> None:
+    from cfcl.study.reproduce import named
+
+    assert named(["all"]) == ["fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11"]
+    assert named(["fig5", "all", "regime"])[0] == "fig5"
+    assert set(plan.FIGURES) == {*named(["all"]), "regime"}

@@ -1,0 +1,293 @@
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cfcl import __version__
+from cfcl.errors import CfclError
+from cfcl.experiments import style
+from cfcl.study import captions, claims, report, tables
+from tests.experiments.test_report import Page
+from tests.study import made
+from tests.study.test_gallery import HIGH, LOW, everything
+
+HOSTILE = "<script>alert('1')&amp;|*x*"
+
+
+def _row(table: tables.Table, *start: str) -> dict[str, str]:
+    """The row that begins with `start`, by its head."""
+    (found,) = [row for row in table.rows if row[: len(start)] == list(start)]
+    return dict(zip(table.head, found, strict=True))
+
+
+def test_a_page_about_every_figure(tmp_path: Path) -> None:
+    study = everything()
+
+    path = report.write(study, tmp_path / "new")
+
+    text = path.read_text(encoding="utf-8")
+    page = Page(text)
+    assert path.name == "report.html"
+    assert page.headings == [
+        "What the figures show: profile made",
+        "Verdicts",
+        *(captions.TITLES[f"fig{number}"] for number in range(4, 12)),
+        "Where selection matters",
+        "Files",
+    ]
+    assert text.count("<svg ") == len(page.captions) == 9
+    assert page.tables[0][0] == ["Claim", "Sentence", "Verdict", "Tests", "Differences"]
+    assert [row[0] for row in page.tables[0][1:]] == [item.claim.id for item in claims.judge(study)]
+    for figure in (*(f"fig{number}" for number in range(4, 12)), "regime"):
+        assert f"cfcl reproduce {figure} --profile made" in page.text
+    assert page.text.count("Versions: cfcl 0.1, torch 2.6.") == 9
+    assert f"made by cfcl {__version__}" in page.text
+    inner = set(re.findall(r'\bid="([^"]*)"', text))
+    links = set(re.findall(r'(?:url\(|href=")([^")]*)', text))
+    assert {link.removeprefix("#") for link in links if link.startswith("#")} <= inner
+    pictures = {link for link in links if link.startswith("data:image/png;base64,")}
+    assert {link for link in links if not link.startswith("#")} - pictures == set(report.FILES)
+    for foreign in ("<script", "src=", "@import", "<link", "https://"):
+        assert foreign not in text
+    assert report.render(study) == text
+
+
+def test_the_lead_counts_verdicts_and_missing_runs() -> None:
+    study = made.study(
+        {
+            ("fig5", "usps", "cfcl-explicit"): [HIGH, HIGH, None],
+            ("fig5", "usps", "cfcl-implicit"): [LOW, LOW, LOW],
+        }
+    )
+    judged = claims.judge(study)
+
+    found = report.lead(study, judged)
+
+    # explicit mode ends 25 points ahead in both seeds; nothing else can be compared
+    verdicts = {item.claim.id: item.verdict for item in judged}
+    assert verdicts["5c"] == "supported"
+    run = sum(item.claim.figure == "fig5" for item in judged)
+    total = len(judged)
+    assert found == (
+        f"Of {total} claims of the paper: 1 supported, 0 not supported, {total - 1} undecided ({total - run} not run). "
+        "1 of 6 runs are missing."
+    )
+    row = next(row for row in report.verdict_rows(judged) if row[0] == "5c")
+    assert row[2:4] == ["supported", "1 of 1 supported"]
+    assert report.verdict_rows(judged)[0][-1] == "–"
+
+
+def test_claims_about_our_own_variants_are_counted_apart() -> None:
+    study = made.study({("fig5", "usps", f"{kind}-explicit"): [LOW] for kind in ("novel", "cfcl", "uniform")})
+
+    found = report.lead(study, claims.judge(study))
+
+    assert re.fullmatch(
+        r"Of \d+ claims of the paper: 0 supported, 0 not supported, \d+ undecided \(\d+ not run\)\. "
+        r"Of \d+ claims about our own variants: 0 supported, 0 not supported, \d+ undecided\.",
+        found,
+    )
+
+
+def test_numbers_are_paired_by_seed() -> None:
+    study = made.study(
+        {
+            ("fig5", "usps", "cfcl-explicit"): [(0.5, 0.5, 0.8), (0.5, 0.5, 0.5), None],
+            ("fig5", "usps", "uniform-explicit"): [LOW, (0.4, 0.4, 0.4), LOW],
+            ("fig5", "usps", "fedavg"): [None, (0.25, 0.25, 0.25), LOW],
+        }
+    )
+
+    table = tables.table(study, "fig5")
+
+    assert [row[1] for row in table.rows] == ["fedavg", "cfcl-explicit", "uniform-explicit"]
+    found = _row(table, "usps", "cfcl-explicit")
+    # finals 80 and 50: standard deviation 21.213, and 12.7062 * 21.213 / sqrt(2) = 190.59; areas 57.5 and 50, so 47.65
+    assert found == {
+        "Dataset": "usps",
+        "Method": "cfcl-explicit",
+        "Seeds": "2 of 3",
+        "Final (%)": "65.00 ± 190.59",
+        "Mean (%)": "53.75 ± 47.65",
+        "Final − FedAvg": "+25.00 (one seed)",
+        # 30 and 10: mean 20, and 12.7062 * 10 = 127.06
+        "Final − uniform": "+20.00 (-107.06 to +147.06)",
+        "Mean − FedAvg": "+25.00 (one seed)",
+        # 7.5 and 10: mean 8.75, and 12.7062 * 1.25 = 15.88
+        "Mean − uniform": "+8.75 (-7.13 to +24.63)",
+    }
+    assert _row(table, "usps", "fedavg")["Final − FedAvg"] == "–"
+    assert _row(table, "usps", "uniform-explicit")["Final − uniform"] == "–"
+
+
+def test_swept_settings_are_compared_with_the_plain_choice() -> None:
+    study = made.study(
+        {
+            ("fig9", "usps", "cfcl-implicit", ("reserve", "kmeans"), ("size", 20)): [HIGH],
+            ("fig9", "usps", "cfcl-implicit", ("reserve", "random"), ("size", 20)): [LOW],
+            ("fig9", "usps", "cfcl-implicit", ("reserve", "random"), ("size", 5)): [None],
+            ("fig11", "usps", "cfcl-implicit", ("labels", 1), ("degree", 8)): [LOW],
+            ("fig11", "usps", "cfcl-implicit", ("labels", 1), ("degree", 2)): [HIGH],
+            ("regime", "usps", "uniform-implicit", ("variation", "base")): [LOW],
+            ("regime", "usps", "cfcl-implicit", ("variation", "sharp")): [HIGH],
+        }
+    )
+
+    reserves, degrees, regime = (tables.table(study, figure) for figure in ("fig9", "fig11", "regime"))
+
+    assert reserves.head[:5] == ["Dataset", "Reserve", "Size", "Method", "Seeds"]
+    assert [row[1:5] for row in reserves.rows] == [
+        ["kmeans", "20", "cfcl-implicit", "1"],
+        ["random", "5", "cfcl-implicit", "0 of 1"],
+        ["random", "20", "cfcl-implicit", "1"],
+    ]
+    assert [row[reserves.head.index("Final − reserve random")] for row in reserves.rows] == [
+        "+50.00 (one seed)",
+        "–",
+        "–",
+    ]
+    assert [row[degrees.head.index("Final − degree 2")] for row in degrees.rows] == ["–", "-50.00 (one seed)"]
+    # the base's uniform, as `sharp` has none of its own
+    assert _row(regime, "usps", "sharp")["Final − uniform"] == "+50.00 (one seed)"
+
+
+def test_costs_and_selections_have_tables_of_their_own() -> None:
+    study = made.study(
+        {
+            ("fig6", "usps", "cfcl-explicit"): [HIGH, (0.5, 0.5, 0.75), LOW],
+            ("fig6", "usps", "uniform-explicit"): [HIGH, LOW, LOW],
+            ("fig6", "usps", "bulk-explicit"): [None, None, None],
+        },
+        milestones={"usps explicit": [0.625]},
+        selections=[
+            made.selection("cfcl-explicit", distance=0.25, held=0.5),
+            made.selection("uniform-explicit", distance=0.5, held=0.75),
+        ],
+    )
+
+    costs, selections = tables.table(study, "fig6"), tables.table(study, "fig7")
+
+    # steps 5 and 15 at 50 B pushed, 150 B pulled, 100 B up and 0.1 s a step
+    assert [row[3:] for row in costs.rows] == [
+        ["cfcl-explicit", "2 of 3", "10", "500 B", "1.5 kB", "1 kB", "1.0"],
+        ["uniform-explicit", "1 of 3", "×", "×", "×", "×", "×"],
+        ["bulk-explicit", "0 of 0", "–", "–", "–", "–", "–"],
+    ]
+    assert selections.rows == [
+        ["digits", "cfcl-explicit", "1", "10", "0.250", "-0.250 (one seed)", "50.0", "-25.0 (one seed)"],
+        ["digits", "uniform-explicit", "1", "10", "0.500", "–", "75.0", "–"],
+    ]
+
+
+def test_captions_say_how_many_seeds_and_what_the_bands_are() -> None:
+    def caption(*curves: tuple[float, ...] | None) -> str:
+        return captions.chapters(made.study({("fig5", "usps", "cfcl-explicit"): list(curves)}))[0].caption
+
+    assert caption(LOW).endswith("One seed (1): any difference may be chance.")
+    assert caption(None).endswith("No run of it has finished.")
+    assert caption(LOW, None, LOW).endswith(
+        "Means over 2 seeds (1, 3). Bands span the seeds, as two are too few for an interval; the table has Student's, "
+        "of 95 %."
+    )
+    assert caption(LOW, LOW, LOW).endswith(
+        "Means over 3 seeds (1, 2, 3). Bands and the table give Student's 95 % interval of the mean."
+    )
+
+
+def test_missing_runs_are_named() -> None:
+    study = made.study(
+        {
+            ("fig8", "usps", "fedavg", ("devices", 2)): [None, LOW, None],
+            ("fig8", "usps", "fedavg", ("devices", 4)): [LOW, LOW, LOW],
+            ("fig8", "usps", "cfcl-explicit", ("devices", 4)): [None],
+        }
+    )
+    piloted = replace(study, about={**study.about, "pilot": 1})
+
+    assert captions.missing(study, "fig8") == [
+        "usps, fedavg, devices 2: seeds 1, 3",
+        "usps, cfcl-explicit, devices 4: seed 1",
+    ]
+    assert captions.missing(piloted, "fig8")[1] == "usps, cfcl-explicit, devices 4: seed 1 (the pilot)"
+    assert "usps, fedavg, devices 2: seeds 1, 3" in Page(report.render(study)).text
+
+
+def test_what_cannot_be_drawn_is_said() -> None:
+    study = made.study({("fig6", "usps", "cfcl-explicit"): [HIGH], ("fig5", "usps", "cfcl-explicit"): [None]})
+
+    text = Page(report.render(study)).text
+
+    assert "Nothing is drawn: the pilot has not run, so there are no accuracies to reach." in text
+    assert "Nothing is drawn: it needs runs that have not finished." in text
+    assert "Versions: no run, so none." not in text  # fig5 has none of its own, so it names those of the study
+
+
+def test_hostile_text_is_escaped() -> None:
+    run = made.record(HIGH, versions=HOSTILE)
+    study = made.study(
+        {
+            ("fig5", HOSTILE, HOSTILE): [run],
+            ("regime", "usps", "fedavg", ("variation", HOSTILE)): [LOW],
+        },
+        notes=[HOSTILE],
+        command=HOSTILE,
+        profile=HOSTILE,
+    )
+
+    text = report.render(study)
+    readme = report.markdown(study)
+
+    assert "<script" not in text
+    assert Page(text).text.count(HOSTILE) >= 6
+    assert "<script" not in re.sub(r"`[^`]*`", "", readme)
+    assert "&lt;script&gt;alert('1')&amp;amp;\\|\\*x\\*" in readme
+
+
+def test_markdown_has_the_same_tables_and_the_figures_beside_it() -> None:
+    study = everything()
+
+    text = report.markdown(study)
+
+    assert text == report.markdown(study)
+    assert text.startswith("# What the figures show: profile made\n\nOf ")
+    for figure in (*(f"fig{number}" for number in range(4, 12)), "regime"):
+        assert f"]({figure}.png)" in text
+    assert "| digits | cfcl-explicit | 2 | 100.00 ± 0.00 | 75.00 ± 0.00 | +50.00 (+50.00 to +50.00) |" in text
+    assert "- [cells.csv](cells.csv): which run stands where in which figure\n" in text
+    assert text.endswith(f"Command: `cfcl reproduce`; written by cfcl {__version__}.\n")
+
+
+def test_long_tables_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = made.study({("fig5", "usps", method): [LOW] for method in ("fedavg", "cfcl-explicit")})
+
+    def folds() -> tuple[bool, bool]:
+        return "The numbers: 2 rows" in report.render(study), "The numbers: 2 rows" in report.markdown(study)
+
+    assert folds() == (False, False)
+    monkeypatch.setattr(report, "LONG", 1)
+    assert folds() == (True, True)
+
+
+def test_a_wide_figure_scrolls_rather_than_shrinks() -> None:
+    text = report.render(made.study({("fig5", "usps", "fedavg"): [LOW]}))
+
+    # two panels of 4.6 inches
+    assert (
+        '<svg role="img" aria-label="Fig. 5: accuracy over steps" style="min-width: 42.3rem; max-width: 59.8rem" '
+        in text
+    )
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(CfclError, match=r"cannot write .*file/report\.html'.*; choose another folder"):
+        report.write(made.study({}), tmp_path / "file")
+
+
+def test_yardsticks_and_our_variant_have_looks_of_their_own() -> None:
+    assert style.LOOKS["oracle-explicit"].colour == style.LOOKS["centralised"].colour == style.GREY
+    assert style.LOOKS["novel-explicit"].colour not in {
+        look.colour for name, look in style.LOOKS.items() if name != "novel-explicit"
+    }
