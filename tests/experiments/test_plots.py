@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -176,17 +177,27 @@ def test_graph_draws_edges_as_wide_as_their_bytes(make_run: MakeRun) -> None:
 
     # 0-1 carried 100 + 200 + 300, the most; 1-2 carried 50
     assert network.edge_bytes(run) == {(0, 1): 600, (1, 2): 50}
-    assert [line.get_linewidth() for line in axes.lines] == pytest.approx([2.2, 0.4 + 1.8 * 50 / 600])
-    assert [_x(line) for line in axes.lines] == [[0.0, 0.5], [0.5, 0.5]]
+    edges: Any = axes.collections[0]
+    assert list(edges.get_linewidths()) == pytest.approx([2.2, 0.4 + 1.8 * 50 / 600])
+    assert [segment[:, 0].tolist() for segment in edges.get_segments()] == [[0.0, 0.5], [0.5, 0.5]]
     assert [text.get_text() for text in axes.texts] == ["0", "1", "2", "0", "1", "0, 1"]
 
 
 def test_devices_without_positions_stand_on_a_circle(make_run: MakeRun) -> None:
     axes = _axes(network.graph(make_run("fedavg", labelled=False)))
 
-    places = np.asarray(axes.collections[0].get_offsets())
+    places = np.asarray(axes.collections[1].get_offsets())
     np.testing.assert_allclose(places, [[0, 1], [0.75**0.5, -0.5], [-(0.75**0.5), -0.5]], atol=1e-12)
     assert [text.get_text() for text in axes.texts] == ["0", "1", "2"]
+
+
+def test_a_crowd_of_devices_is_dots_without_numbers(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "MANY", 2)
+
+    axes = _axes(network.graph(make_run()))
+
+    assert not axes.texts
+    assert len(np.asarray(axes.collections[1].get_offsets())) == 3
 
 
 def test_settings_that_differ_split_a_method_and_never_split_fedavg_by_exchange(make_run: MakeRun) -> None:

@@ -4,11 +4,15 @@ import math
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
 from cfcl.experiments import style
 from cfcl.experiments.records import Run
+
+CROWDED, MANY = 30, 150
+"""Devices above which labels, and then numbers too, find no room."""
 
 
 @style.styled
@@ -24,10 +28,18 @@ def graph(run: Run) -> Figure:
     axes.margins(0.14)
     carried = edge_bytes(run)
     most = max(carried.values(), default=0)
-    for (one, other), amount in carried.items():
-        (x, y), (to_x, to_y) = places[one], places[other]
-        width = 0.4 + 1.8 * amount / most if most else 0.8
-        axes.plot([x, to_x], [y, to_y], color="#B0B0B0", linewidth=width, zorder=1, solid_capstyle="round")
+    widths = [0.4 + 1.8 * amount / most if most else 0.8 for amount in carried.values()]
+    many = len(places) > MANY
+    edges = LineCollection(
+        [(places[one], places[other]) for one, other in carried],
+        linewidths=[width / 4 for width in widths] if many else widths,
+        colors="#B0B0B0",
+        capstyle="round",
+        zorder=1,
+        # thousands of lines are smaller as pixels
+        rasterized=many,
+    )
+    axes.add_collection(edges)
     _devices(axes, places, setup["labels"])
     return figure
 
@@ -49,8 +61,11 @@ def _circle(number: int) -> list[tuple[float, float]]:
 
 
 def _devices(axes: Axes, places: Sequence[Sequence[float]], labels: list[list[int]] | None) -> None:
-    crowded = len(places) > 30
+    crowded = len(places) > CROWDED
     x, y = zip(*places, strict=True)
+    if len(places) > MANY:
+        axes.scatter(x, y, s=8, color=style.BLUE, linewidths=0, zorder=2)
+        return
     axes.scatter(x, y, s=60 if crowded else 240, color=style.BLUE, edgecolors="white", linewidths=1.2, zorder=2)
     for device, (at_x, at_y) in enumerate(places):
         axes.text(at_x, at_y, str(device), color="white", ha="center", va="center", fontsize=5 if crowded else 9)
