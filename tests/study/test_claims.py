@@ -62,6 +62,11 @@ def _delay(study: Study) -> Finding:
     return next(item for item in found if item.case.startswith("explicit, against uniform-explicit"))
 
 
+@pytest.fixture(autouse=True)
+def _two_seeds_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "FEWEST_SEEDS", 2)
+
+
 def _whole(sign: int) -> Study:
     """All figures, two seeds, two panels in Fig. 5: every claim holds by a known margin, or none with `sign` -1."""
     places: dict[made.Place, list[Any]] = {}
@@ -217,7 +222,7 @@ def test_seeds_are_paired_and_what_is_missing_is_said() -> None:
 def test_one_seed_decides_nothing() -> None:
     found = _only(_faster([90.0], [50.0]), "5c")
 
-    assert (found.verdict, found.note, found.seeds) == (UNDECIDED, "one seed", 1)
+    assert (found.verdict, found.note, found.seeds) == (UNDECIDED, "too few seeds", 1)
     assert found.estimate is not None
     assert found.estimate.mean == pytest.approx(40.0)
 
@@ -472,7 +477,7 @@ def test_tables_say_what_was_found() -> None:
     )
     assert details.splitlines()[2:] == [
         "| 5c | usps |  | +2.50 | +1.26 to +3.74 | points | 3 | supported |  |",  # 2.5 ± 1.242
-        "| 5c | usps |  | +2.00 | – | points | 1 | undecided | one seed |",
+        "| 5c | usps |  | +2.00 | – | points | 1 | undecided | too few seeds |",
     ]
 
 
@@ -485,3 +490,14 @@ def test_tables_have_a_place_for_what_is_missing_and_what_is_large() -> None:
     assert rows[1][2:8] == ["implicit, no milestone", "–", "–", "% saved", "0", UNDECIDED]
     assert rows[1][8] == "no milestones for usps implicit; nothing measured of uniform-implicit, cfcl-implicit"
     assert claims.to_markdown(["a"], [["x | y"]]) == "| a |\n| --- |\n| x \\| y |\n"
+
+
+def test_two_seeds_that_agree_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = _whole(1)
+    assert _judgement(study, "5c").verdict == claims.SUPPORTED
+
+    monkeypatch.setattr(claims, "FEWEST_SEEDS", 3)
+
+    found = _judgement(study, "5c")
+    assert found.verdict == claims.UNDECIDED
+    assert {item.note for item in found.findings} == {"too few seeds"}

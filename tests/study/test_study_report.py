@@ -56,22 +56,22 @@ def test_a_page_about_every_figure(tmp_path: Path) -> None:
 def test_the_lead_counts_verdicts_and_missing_runs() -> None:
     study = made.study(
         {
-            ("fig5", "usps", "cfcl-explicit"): [HIGH, HIGH, None],
-            ("fig5", "usps", "cfcl-implicit"): [LOW, LOW, LOW],
+            ("fig5", "usps", "cfcl-explicit"): [HIGH, HIGH, HIGH, None],
+            ("fig5", "usps", "cfcl-implicit"): [LOW, LOW, LOW, LOW],
         }
     )
     judged = claims.judge(study)
 
     found = report.lead(study, judged)
 
-    # explicit mode ends 25 points ahead in both seeds; nothing else can be compared
+    # explicit mode ends 25 points ahead in all three seeds; nothing else can be compared
     verdicts = {item.claim.id: item.verdict for item in judged}
     assert verdicts["5c"] == "supported"
     run = sum(item.claim.figure == "fig5" for item in judged)
     total = len(judged)
     assert found == (
         f"Of {total} claims of the paper: 1 supported, 0 not supported, {total - 1} undecided ({total - run} not run). "
-        "1 of 6 runs are missing."
+        "1 of 8 runs are missing."
     )
     row = next(row for row in report.verdict_rows(judged) if row[0] == "5c")
     assert row[2:4] == ["supported", "1 of 1 supported"]

@@ -16,6 +16,8 @@ SUPPORTED, NOT_SUPPORTED, UNDECIDED = "supported", "not supported", "undecided"
 
 SUMMARY = ("claim", "figure", "sentence", "verdict", "tests")
 """The columns of `summary`."""
+FEWEST_SEEDS = 3
+"""Two that happen to agree would decide anything."""
 DETAILS = ("claim", "panel", "case", "difference", "95 % interval", "unit", "seeds", "verdict", "note")
 """The columns of `details`."""
 
@@ -254,7 +256,7 @@ def _test_saving(
     plus, minus = (place["method"] for place in places)
     of_all = f"of {len(seeds)} seeds"
     if saved.failed:
-        verdict = NOT_SUPPORTED if len(saved.failed) == len(seeds) > 1 else UNDECIDED
+        verdict = NOT_SUPPORTED if len(saved.failed) == len(seeds) >= FEWEST_SEEDS else UNDECIDED
         return verdict, None, _join(f"{minus} never gets there in {len(saved.failed)} {of_all}, {plus} does", note)
     if saved.void:
         note = _join(f"nothing to compare in {len(saved.void)} {of_all}", note)
@@ -296,8 +298,8 @@ def _title(place: Mapping[str, Any]) -> str:
 def _verdict(claim: Claim, estimate: Interval | None, note: str) -> tuple[str, Interval | None, str]:
     if estimate is None:
         return UNDECIDED, None, note
-    if len(estimate.values) < 2:
-        return UNDECIDED, estimate, _join("one seed", note)
+    if len(estimate.values) < FEWEST_SEEDS:
+        return UNDECIDED, estimate, _join("too few seeds", note)
     bound = claim.at_least or 0.0
     slack = load()[0][claim.measure].negligible if claim.at_least is None else 0.0
     if estimate.low > bound:

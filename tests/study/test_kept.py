@@ -1,0 +1,27 @@
+"""The results kept in `docs/results` are what their records give."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cfcl.study import bundle, reproduce
+
+ROOT = Path(__file__).parents[2]
+KEPT = sorted(path.parent for path in (ROOT / "docs" / "results").glob("*/study.json"))
+RECORDS = (".csv", ".json")
+
+
+@pytest.mark.parametrize("folder", KEPT, ids=lambda folder: folder.name)
+def test_drawing_them_again_changes_no_byte(folder: Path, tmp_path: Path) -> None:
+    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for name in kept:
+        if name.endswith(RECORDS):
+            shutil.copy(folder / name, tmp_path / name)
+
+    study = bundle.read(tmp_path)
+    reproduce.publish(study, tmp_path)
+
+    made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert made.keys() == kept.keys()
+    assert [name for name in kept if made[name] != kept[name]] == []
