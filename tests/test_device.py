@@ -183,9 +183,18 @@ def test_importance_under_the_local_model_differs_from_the_global_one() -> None:
     assert not torch.allclose(laws[0], laws[1])
 
 
-@pytest.mark.parametrize(("buffer", "expected"), [("purge", [3, 4]), ("limit", [2, 3, 4]), ("keep", [1, 2, 3, 4])])
-def test_the_buffer_purges_limits_or_keeps(buffer: str, expected: list[int]) -> None:
-    config = small(f"exchange.buffer={buffer}", "exchange.buffer_size=3")
+@pytest.mark.parametrize(
+    ("buffer", "mode", "expected"),
+    [
+        ("purge", "explicit", [3, 4]),
+        ("limit", "implicit", [2, 3, 4]),
+        ("keep", "implicit", [1, 2, 3, 4]),
+        ("lasting", "explicit", [1, 2, 3, 4]),
+        ("lasting", "implicit", [3, 4]),
+    ],
+)
+def test_the_buffer_purges_limits_or_keeps(buffer: str, mode: str, expected: list[int]) -> None:
+    config = small(f"exchange.buffer={buffer}", f"exchange.mode={mode}", "exchange.buffer_size=3")
     assert device.retain(config, torch.tensor([1, 2]), torch.tensor([3, 4])).tolist() == expected
 
 

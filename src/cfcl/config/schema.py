@@ -220,8 +220,9 @@ class ExchangeConfig(Section):
     """When reserve embeddings are pushed anew (mode `implicit`)."""
     importance_model: Literal["global", "local"] = "global"
     """The model that scores candidates: the last global one, or the transmitter's own."""
-    buffer: Literal["purge", "limit", "keep"] = "purge"
-    """What a device had pulled before: dropped, kept up to `buffer_size` items (oldest go first), or all kept."""
+    buffer: Literal["purge", "limit", "keep", "lasting"] = "purge"
+    """What a device had pulled before: dropped, kept up to `buffer_size` items (oldest go first), all kept, or kept if
+    it lasts: datapoints do, embeddings belong to a model that is gone."""
     buffer_size: PositiveCount = 200
     """Items kept by buffer `limit`."""
     softmax: Literal["cluster", "global"] = "cluster"
@@ -242,6 +243,13 @@ class ExchangeConfig(Section):
     """How sharply method `novel` prefers candidates that are foreign to the receiver; near 0 it is uniform."""
     num_reserve_clusters: PositiveCount | None = None
     """K-means clusters of a reserve in Eq. (19); not set: each reserve embedding is its own centroid."""
+
+    @property
+    def retention(self) -> Literal["purge", "limit", "keep"]:
+        """What `buffer` comes to in this mode."""
+        if self.buffer != "lasting":
+            return self.buffer
+        return "keep" if self.mode == "explicit" else "purge"
 
     @model_validator(mode="after")
     def _check_fit(self) -> Self:

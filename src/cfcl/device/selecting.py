@@ -82,7 +82,7 @@ def cluster(setting: Setting, ids: Sequence[int], embeddings: Sequence[Tensor], 
 
 def remembers(setting: Setting) -> bool:
     """Whether transmitters note what they have sent: if their policy asks for it and receivers keep what they get."""
-    return setting.policy.remembers and setting.config.exchange.buffer != "purge"
+    return setting.policy.remembers and setting.config.exchange.retention != "purge"
 
 
 def remember(setting: Setting, state: DeviceState, answers: Sequence[Answer]) -> DeviceState:

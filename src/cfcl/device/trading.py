@@ -58,10 +58,10 @@ def absorb(setting: Setting, state: DeviceState, items: Sequence[Items], step: i
 
 def retain(config: Config, held: Tensor, received: Tensor) -> Tensor:
     """What a buffer holds after `received` arrives: that alone, or the newest of both up to a limit, or both."""
-    if config.exchange.buffer == "purge":
+    if config.exchange.retention == "purge":
         return received
     both = torch.cat([held, received])
-    return both[-config.exchange.buffer_size :] if config.exchange.buffer == "limit" else both
+    return both[-config.exchange.buffer_size :] if config.exchange.retention == "limit" else both
 
 
 def _choose_reserves(setting: Setting, state: DeviceState, sizes: set[int]) -> DeviceState:
