@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cfcl.config import ExchangeConfig
+from cfcl.core import importance
 from cfcl.core.clustering import Clusters, kmeans
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
@@ -291,25 +292,27 @@ def test_links_of_several_transmitters_go_through_together(name: str, mode: str)
     assert [items.tolist() for items in selection.chosen] == expected
 
 
-def test_novel_prefers_what_is_common_here_and_foreign_there_by_hand() -> None:
-    config = small("explicit", num_candidates=4, num_clusters=2, num_pulled=2, novelty=1.0)
+def test_novel_sends_what_is_foreign_to_the_receiver_by_hand() -> None:
+    config = small("explicit", num_candidates=4, num_clusters=2, num_pulled=2, num_reserve=1, novelty=1.0)
     pull = make_pull(config, num_items=(2, 2))
-    # on a line: 0 is held by the receiver; with so few candidates the neighbour looked at is the farthest one
+    # on a line; the receiver holds 0; four candidates to one reserve point, so the neighbour looked at is the farthest
     points = torch.tensor([[0.0], [1.0], [4.0], [5.0]]).expand(2, -1, -1)
     sent = torch.tensor([[False] * 4, [False, False, True, True]])
-    pull = replace(pull, points=points, reserve_points=torch.zeros(2, 5, 1), sent=sent)
+    pull = replace(pull, points=points, reserve_points=torch.zeros(2, 1, 1), sent=sent)
 
     selection = choose("novel", pull)
 
-    # squared: foreign 0, 1, 16, 25; farthest other 25, 16, 16, 25; so 0, 1/16, 1, 1 of 33/16
-    expected = torch.tensor([[0, 1, 16, 16], [0, 33, 0, 0]], dtype=torch.float64) / 33
+    # squared: foreign 0, 1, 16, 25; farthest other 25, 16, 16, 25; ratios 0, 1/16, 1, 1
+    # x / (x + 1.5): 0, 1/25, 2/5, 2/5, of 21/25 in all
+    expected = torch.tensor([[0, 1, 10, 10], [0, 21, 0, 0]], dtype=torch.float64) / 21
     torch.testing.assert_close(selection.log_probabilities.exp(), expected)
     assert selection.chosen[1].tolist() == [1]  # the others were sent, or are held
 
 
-def test_novel_is_the_sharper_the_larger_the_power() -> None:
-    laws = []
-    for power in (1.0, 2.0):
-        pull = make_pull(small("implicit", novelty=power), num_items=(3,))
-        laws.append(choose("novel", pull).log_probabilities)
-    torch.testing.assert_close(2 * laws[0] - (2 * laws[0]).logsumexp(dim=-1, keepdim=True), laws[1])
+def test_the_sharper_the_surer() -> None:
+    foreign, common = torch.tensor([[6.0, 1.5]], dtype=torch.float64), torch.tensor([[1.0, 2.0]], dtype=torch.float64)
+
+    # ratios 6 and 0.75 are 4 times and half of 1.5; to the power of 2: 16 and 1/4
+    share = importance.foreign_share(foreign, common, sharpness=2.0).exp()
+
+    torch.testing.assert_close(share, torch.tensor([[16 / 17, 1 / 5]], dtype=torch.float64))

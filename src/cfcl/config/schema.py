@@ -239,8 +239,8 @@ class ExchangeConfig(Section):
     """Mean of the normal density in Eq. (18)."""
     overlap_std: Positive = 0.5
     """Standard deviation of the normal density in Eq. (18)."""
-    novelty: Positive = 4.0
-    """How sharply method `novel` prefers candidates that are foreign to the receiver; near 0 it is uniform."""
+    novelty: Positive = 8.0
+    """How sharply method `novel` tells kinds that the receiver lacks from those it has; near 0 it is uniform."""
     num_reserve_clusters: PositiveCount | None = None
     """K-means clusters of a reserve in Eq. (19); not set: each reserve embedding is its own centroid."""
 

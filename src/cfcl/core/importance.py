@@ -207,15 +207,18 @@ def neighbour_distance(distances: Float[Tensor, "*links points points"], number:
     return distances.kthvalue(min(number + 1, distances.shape[-1]), dim=-1).values  # the nearest is the point itself
 
 
-def novelty(
-    foreign: Float[Tensor, "*links points"], common: Float[Tensor, "*links points"]
+def foreign_share(
+    foreign: Float[Tensor, "*links points"], common: Float[Tensor, "*links points"], *, sharpness: float
 ) -> Float[Tensor, "*links points"]:
-    """Log of how much farther a point is from what is known than from its like: minus infinity if it is known itself.
+    """Log of how surely a point is of a kind that is not known, from squared distances to the known and to its like.
 
-    A millionth of the largest distance is as near as one's like can be, so that copies do not outweigh all else.
+    A logistic function of the logarithm of their ratio: a half at 1.5 and nearly one beyond, so that neither outliers nor
+    dense kinds are preferred. Minus infinity for a point that is known itself; copies do not make
+    their like nearer than a millionth of the largest distance.
     """
     least = (1e-6 * common.amax(dim=-1, keepdim=True)).clamp_min(torch.finfo(common.dtype).tiny)
-    return foreign.log() - torch.maximum(common, least).log()
+    ratio = foreign.log() - torch.maximum(common, least).log()
+    return functional.logsigmoid(sharpness * (ratio - math.log(1.5)))
 
 
 def gumbel_top_n(

@@ -17,9 +17,6 @@ from cfcl.config import ExchangeConfig
 from cfcl.core import clustering, importance
 from cfcl.errors import CfclError
 
-NEIGHBOURS = 10
-"""How far one looks around a candidate to see how common it is."""
-
 
 @dataclass(frozen=True)
 class Draws:
@@ -190,7 +187,7 @@ def choose_kmeans(pull: Pull) -> Selection:
 
 
 def choose_novel(pull: Pull) -> Selection:
-    """What is common here and foreign there: near to other candidates, far from all that the receiver has shown.
+    """Anything of the kinds that the receiver has not shown, and hardly anything else.
 
     Distances are those of pixels where datapoints travel, so that no model has to know yet what differs, and else those
     of embeddings. No item goes twice over a link whose receiver keeps what it gets.
@@ -200,8 +197,10 @@ def choose_novel(pull: Pull) -> Selection:
     if pull.points is not None and pull.reserve_points is not None:
         candidates, reserve = pull.points, pull.reserve_points
     foreign = clustering.squared_distances(candidates, reserve).amin(dim=2)
-    common = importance.neighbour_distance(clustering.squared_distances(candidates, candidates), NEIGHBOURS)
-    weights = pull.config.novelty * importance.novelty(foreign.double(), common.double())
+    # Were the kinds the same, a reserve point would be as near as the neighbour of this rank.
+    rank = max(1, round(candidates.shape[1] / reserve.shape[1]))
+    common = importance.neighbour_distance(clustering.squared_distances(candidates, candidates), rank)
+    weights = importance.foreign_share(foreign.double(), common.double(), sharpness=pull.config.novelty)
     if pull.sent is not None:
         weights = weights.masked_fill(pull.sent, -math.inf)
     return draw(importance.log_normalise(weights), pull)
