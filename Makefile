@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint bench bench-flower clean
+.PHONY: demo test lint bench bench-flower results clean
 
 demo: $(STAMP)  ## compare four methods on the offline default data, with a table, plots and an HTML report
 	$(BIN)/cfcl compare digits
@@ -33,6 +33,9 @@ bench-flower: $(STAMP) .venv-flower/.installed  ## the engine's benchmark with F
 	.venv-flower/bin/python -m pip install --quiet 'flwr[simulation]==1.41.0' torch==2.13.0 scikit-learn safetensors \
 		jaxtyping pydantic pillow scipy
 	touch $@
+
+results: $(STAMP)  ## draw everything in docs/results again from its records: no byte changes
+	for study in docs/results/*/study.json; do $(BIN)/cfcl redraw $$(dirname $$study); done
 
 clean:
 	rm -rf $(VENV) .venv-flower .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

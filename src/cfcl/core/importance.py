@@ -212,9 +212,9 @@ def foreign_share(
 ) -> Float[Tensor, "*links points"]:
     """Log of how surely a point is of a kind that is not known, from squared distances to the known and to its like.
 
-    A logistic function of the logarithm of their ratio: a half at 1.5 and nearly one beyond, so that neither outliers nor
-    dense kinds are preferred. Minus infinity for a point that is known itself; copies do not make
-    their like nearer than a millionth of the largest distance.
+    A logistic function of the logarithm of their ratio: a half at 1.5 and nearly one beyond, so that neither outliers
+    nor dense kinds are preferred. Minus infinity for a point that is known itself; copies do not make their like nearer
+    than a millionth of the largest distance.
     """
     least = (1e-6 * common.amax(dim=-1, keepdim=True)).clamp_min(torch.finfo(common.dtype).tiny)
     ratio = foreign.log() - torch.maximum(common, least).log()

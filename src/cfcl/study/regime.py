@@ -7,6 +7,7 @@ STEPS = 600
 
 BASE = (
     f"train.steps={STEPS}",
+    "train.margin=0.5",
     "exchange.buffer=purge",
     "exchange.num_pulled=10",
     "exchange.num_candidates=100",
@@ -66,6 +67,13 @@ VARIATIONS = (
     _training("pulled negatives only", "train.composition=negatives_only"),
     _training("a quarter of the batch remote", "train.remote_fraction=0.25"),
     _training("margin 1", "train.margin=1.0", fedavg=True),
+    _training(
+        "margin 1, n = 2, buffer kept",
+        "train.margin=1.0",
+        "exchange.num_pulled=2",
+        "exchange.buffer=keep",
+        fedavg=True,
+    ),
     _training("free embeddings, margin 1", "train.margin=1.0", "model.normalise=false", fedavg=True),
     _training("T_a = 25", "aggregation.period=25", fedavg=True),
     _training("T_p = 100", "exchange.period=100"),
