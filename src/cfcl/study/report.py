@@ -106,8 +106,12 @@ def _count(judgements: Sequence[Judgement], what: str) -> str:
 
 
 def verdict_rows(judgements: Iterable[Judgement]) -> list[list[str]]:
-    """A row a claim: its name, what it says, the verdict, how many tests it has, and how large the differences are."""
-    return [[item.claim.id, item.claim.says, item.verdict, item.counts, _differences(item)] for item in judgements]
+    """A row a claim that was tried: its name, what it says, the verdict, its tests, and how large the differences are."""
+    return [
+        [item.claim.id, item.claim.says, item.verdict, item.counts, _differences(item)]
+        for item in judgements
+        if item.findings
+    ]
 
 
 def _differences(judgement: Judgement) -> str:
