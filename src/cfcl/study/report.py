@@ -106,7 +106,7 @@ def _count(judgements: Sequence[Judgement], what: str) -> str:
 
 
 def verdict_rows(judgements: Iterable[Judgement]) -> list[list[str]]:
-    """A row a claim that was tried: its name, what it says, the verdict, its tests, and how large the differences are."""
+    """A row a claim that was tried: its name, what it says, the verdict, its tests, how large the differences are."""
     return [
         [item.claim.id, item.claim.says, item.verdict, item.counts, _differences(item)]
         for item in judgements
