@@ -1,3 +1,4 @@
+import signal
 from collections.abc import Iterable
 
 import pytest
@@ -5,6 +6,9 @@ import torch
 
 from cfcl import config as configs
 from cfcl.config import Config
+
+# Where tests are started in the background SIGINT may be ignored, and so it would be in every process they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SMALL = (
     "train.steps=12",
