@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,13 @@ def one(preset: str, *options: object) -> Found:
     return call(sys.executable, HERE / "one.py", preset, *options)
 
 
+def several(number: int, preset: str, *options: object) -> Found:
+    """As many runs at once that know nothing of each other: what the cores give if nothing is ever waited for."""
+    with ThreadPoolExecutor(number) as pool:
+        runs = list(pool.map(lambda _: one(preset, *options), range(number)))
+    return {"per_update_ms": statistics.mean(run["per_update_ms"] for run in runs) / number}
+
+
 def gemm_peak(cores: int) -> float:
     """GFLOP/s of single-precision matrix products, all cores at once, one thread each."""
     children = [subprocess.Popen([sys.executable, "-c", GEMM], stdout=subprocess.PIPE, text=True) for _ in range(cores)]
@@ -92,6 +100,9 @@ def sides(preset: str, cores: int, flower: str | None) -> dict[str, Any]:
     found = {
         "ours, a worker per core": lambda: one(preset, *fedavg, *steps(length), "--workers", cores),
         "ours, one worker": lambda: one(preset, *fedavg, *steps(length), "--workers", 1),
+        "ours, unconnected one-worker runs, one per core": lambda: several(
+            cores, preset, *fedavg, *steps(length), "--workers", 1
+        ),
         "reference loop, torch's threads": lambda: one(
             preset, *fedavg, *steps(length), "--engine", "loop", "--default-threads"
         ),
@@ -126,25 +137,40 @@ def compare(preset: str, cores: int, rounds: int, flower: str | None) -> Found:
     }
 
 
-def whole_run(cores: int) -> Found:
-    """A whole Fashion-MNIST run of CF-CL: share of the GEMM peak, and of the exchange.
+PRINTED = ("exchange.num_pulled=10", "exchange.buffer=purge")
+"""The paper's settings of an exchange."""
+
+
+def whole_runs(cores: int) -> Found:
+    """Whole Fashion-MNIST runs of CF-CL and of uniform exchange: share of the GEMM peak, and what the exchange costs.
 
     The work counted is that of all triplets, also of those whose backward pass is left out.
     """
     setting = config.load("fashion-mnist")
+    words = [word for setting in PRINTED for word in ("--set", setting)]
     before = gemm_peak(cores)
-    run = one("fashion-mnist", "--workers", cores)
+    runs = {
+        method: one("fashion-mnist", *words, "--set", f"exchange.method={method}", "--workers", cores)
+        for method in ("cfcl", "uniform")
+    }
     after = gemm_peak(cores)
     work = flops_per_update("fashion-mnist") * setting.train.steps * setting.partition.num_devices
-    rate = work / run["seconds"] / 1e9
+    rate = work / runs["cfcl"]["seconds"] / 1e9
     return {
-        "seconds": run["seconds"],
         "gflops": rate,
         "gemm_gflops": [before, after],
         "share_of_gemm": rate / max(before, after),
-        "open_hinges": run["active"],
-        "exchange_share": run["exchange"] / run["seconds"],
-        "per_update_ms": run["per_update_ms"],
+        "cfcl_over_uniform": runs["cfcl"]["seconds"] / runs["uniform"]["seconds"],
+        **{
+            method: {
+                "seconds": run["seconds"],
+                "per_update_ms": run["per_update_ms"],
+                "open_hinges": run["active"],
+                "exchange_share": run["exchange"] / run["seconds"],
+                "collectives_share": run["collectives"] / run["seconds"],
+            }
+            for method, run in runs.items()
+        },
     }
 
 
@@ -153,7 +179,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--flower", help="a Python that has flwr")
     parser.add_argument("--presets", default="fashion-mnist,usps", help="what sides are compared on")
-    parser.add_argument("--no-whole-run", dest="whole", action="store_false")
+    parser.add_argument("--no-whole-runs", dest="whole", action="store_false")
     options = parser.parse_args()
     cores = engines.num_cores()
     begun = time.perf_counter()
@@ -162,13 +188,13 @@ def main() -> None:
     for preset in presets:
         found[preset] = compare(preset, cores, options.rounds, options.flower)
     if options.whole:
-        found["whole_run"] = whole_run(cores)
+        found["whole_runs"] = whole_runs(cores)
     found["minutes"] = (time.perf_counter() - begun) / 60
     for preset in presets:
         for name, side in found[preset].items():
             spread = f"{min(side['ratios']):.2f} to {max(side['ratios']):.2f}"
-            print(f"{preset:14} {name:34} {side['per_update_ms']:8.2f} ms  × {side['ratio']:.2f} ({spread})")
-    print(json.dumps(found.get("whole_run"), indent=1))
+            print(f"{preset:14} {name:48} {side['per_update_ms']:8.2f} ms  × {side['ratio']:.2f} ({spread})")
+    print(json.dumps(found.get("whole_runs"), indent=1))
     print(keep("engine", found))
 
 

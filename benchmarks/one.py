@@ -6,7 +6,9 @@ python benchmarks/one.py fashion-mnist --workers 2 --set train.steps=50
 import argparse
 import json
 import resource
-from contextlib import nullcontext
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -14,6 +16,23 @@ import torch
 
 from cfcl import config
 from cfcl.sim import engines, loop
+from cfcl.sim.team import Team
+
+
+def time_collectives() -> list[float]:
+    """Seconds that this process will spend in collectives: waiting for the others, and what little is carried."""
+    waited: list[float] = []
+    talking = Team._talking
+
+    @contextmanager
+    def timed(team: Team) -> Iterator[None]:
+        begun = time.perf_counter()
+        with talking(team):
+            yield
+        waited.append(time.perf_counter() - begun)
+
+    setattr(Team, "_talking", timed)  # noqa: B010
+    return waited
 
 
 def main() -> None:
@@ -27,6 +46,7 @@ def main() -> None:
     if options.default_threads:
         vars(loop)["single_thread"] = nullcontext
     wanted = config.load(options.preset, options.overrides)
+    waited = time_collectives()
     last: dict[str, Any] = {}
     active: list[float] = []
     with engines.start(wanted, workers=options.workers, engine=options.engine) as simulation:
@@ -41,6 +61,7 @@ def main() -> None:
         "per_update_ms": 1e3 * busy / updates,
         "evaluation": timings["evaluation"],
         "exchange": timings["exchange"],
+        "collectives": sum(waited),
         "active": sum(active) / len(active),
         "threads": torch.get_num_threads() if options.default_threads else 1,
         # of this process alone; workers' is counted where they are waited for

@@ -134,7 +134,7 @@ def _draw(setting: Setting, state: DeviceState, step: int) -> tuple[Tensor, Tens
     points, passed_on = state.points[own], state.pulled[relayed - len(state.points)]
     if explicit:
         points, passed_on = torch.cat([points, passed_on]), no_embeddings(setting)
-    wanted = setting.policy.scores or not explicit
+    wanted = not explicit or (setting.policy.scores and not setting.policy.pixels)
     embeddings = torch.cat([_embed(setting, state, points), passed_on]) if wanted else no_embeddings(setting)
     return torch.cat([own, relayed]), points if explicit else embeddings, embeddings
 
@@ -161,8 +161,8 @@ def _answer_alike(
     assert setting.policy.choose is not None
     config = setting.config
     candidates = [state.candidates for state, _ in links if state.candidates is not None]
-    reserve, positives = _stack_reserves(setting, links, reserves)
     in_pixels = setting.policy.pixels and config.exchange.mode == "explicit"
+    reserve, positives = (None, None) if in_pixels else _stack_reserves(setting, links, reserves)
     pull = Pull(
         seed=config.seed,
         step=step,

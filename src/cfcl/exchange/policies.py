@@ -47,7 +47,7 @@ class Pull:
     clusters: clustering.Clusters
     """The candidates' own clusters."""
     reserve: Float[Tensor, "links reserve dim"] | None
-    """Embeddings of the receiver's reserve, Eq. (13); None if the policy pushes none."""
+    """Embeddings of the receiver's reserve, Eq. (13); None if the policy pushes none or looks at pixels."""
     positives: Float[Tensor, "links reserve dim"] | None
     """Embeddings of the augmented reserve points (mode `explicit`)."""
     num_items: tuple[int, ...]
@@ -101,7 +101,7 @@ class Policy:
     scores: bool = True
     """Whether `choose` looks at embeddings; if not, none are computed for it."""
     pixels: bool = False
-    """Whether `choose` looks at datapoints themselves in mode `explicit`."""
+    """Whether `choose` looks at datapoints themselves in mode `explicit`, and at no embedding then."""
     remembers: bool = False
     """Whether `choose` wants to know what the link has carried, where receivers keep it."""
     cheats: bool = False
@@ -192,10 +192,8 @@ def choose_novel(pull: Pull) -> Selection:
     Distances are those of pixels where datapoints travel, so that no model has to know yet what differs, and else those
     of embeddings. No item goes twice over a link whose receiver keeps what it gets.
     """
-    assert pull.reserve is not None
-    candidates, reserve = pull.candidates, pull.reserve
-    if pull.points is not None and pull.reserve_points is not None:
-        candidates, reserve = pull.points, pull.reserve_points
+    candidates, reserve = (pull.candidates, pull.reserve) if pull.points is None else (pull.points, pull.reserve_points)
+    assert reserve is not None
     foreign = clustering.squared_distances(candidates, reserve).amin(dim=2)
     # Were the kinds the same, a reserve point would be as near as the neighbour of this rank.
     rank = max(1, round(candidates.shape[1] / reserve.shape[1]))
