@@ -17,14 +17,14 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP)  ## measure, as ratios of things run side by side; leave the machine alone meanwhile
+bench: $(STAMP)  ## measure, as ratios of things run side by side; leave the machine alone for 40 minutes
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt kornia && $(BIN)/python benchmarks/augment.py
-	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/engine.py $(FLOWER)
 
-bench-flower: $(STAMP) .venv-flower/.installed  ## the engine's benchmark with Flower's simulation beside it
-	$(BIN)/python benchmarks/engine.py --flower .venv-flower/bin/python
+bench-flower: FLOWER := --flower .venv-flower/bin/python
+bench-flower: .venv-flower/.installed bench  ## the same with Flower's simulation beside it
 
 # Flower wants versions of its own, so it gets an environment of its own.
 .venv-flower/.installed: constraints.txt

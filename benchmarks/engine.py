@@ -95,7 +95,7 @@ def sides(preset: str, cores: int, flower: str | None) -> dict[str, Any]:
     """What is compared, by name: functions that give milliseconds per update of one device."""
     fedavg = ("--set", "exchange.method=fedavg")
     # ours speeds up as hinges close, so it runs long; the others cost the same at every step
-    length = {"fashion-mnist": 400, "usps": 600}[preset]
+    length = {"fashion-mnist": 300, "usps": 600}[preset]
     rounds = {"fashion-mnist": 4, "usps": 10}[preset]
     found = {
         "ours, a worker per core": lambda: one(preset, *fedavg, *steps(length), "--workers", cores),
