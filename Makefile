@@ -35,7 +35,8 @@ bench-flower: .venv-flower/.installed bench  ## the same with Flower's simulatio
 	touch $@
 
 results: $(STAMP)  ## draw everything in docs/results again from its records: no byte changes
-	for study in docs/results/*/study.json; do $(BIN)/cfcl redraw $$(dirname $$study); done
+	$(BIN)/cfcl redraw docs/results/quick
+	$(BIN)/cfcl redraw docs/results/full --into README.md
 
 clean:
 	rm -rf $(VENV) .venv-flower .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -62,10 +62,16 @@ def reproduce(
 
 def redraw(
     folder: Annotated[Path, typer.Argument(help="Folder with the CSV files of a study.")],
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            help="A Markdown file to put the verdicts in, too: between <!-- verdicts --> and <!-- /verdicts -->."
+        ),
+    ] = None,
 ) -> None:
     """Draw the figures, tables and page of a study again from its records; the same records give the same bytes.
 
-    Example: `cfcl redraw docs/results/full`
+    Example: `cfcl redraw docs/results/full --into README.md`
     """
     with user_errors():
         from cfcl.study import bundle, progress
@@ -73,6 +79,8 @@ def redraw(
 
         found = bundle.read(folder)
         study.draw(found, folder)
+        if into is not None:
+            study.insert_verdicts(found, into)
         console.print(progress.verdicts(found))
         console.print(f"Report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
 

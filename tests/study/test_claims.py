@@ -80,10 +80,11 @@ def _whole(sign: int) -> Study:
         put(gains.get(method, 0.0), "fig5", "digits", method)
         run = made.record([0.5, 0.5], separation=2.0 + sign * gains.get(method, 0.0))
         places["fig4", "usps", method] = [run, run]
-    for method in METHODS:
+    for method in (*METHODS, "novel-explicit", "novel-implicit"):
         heavy = (method == "cfcl-explicit") == (sign > 0)
         run = _to_half(60 - 5 * sign * int(gains.get(method, 0.0)), pull=150 if heavy else 15, push=0, up=1000)
         places["fig6", "usps", method] = [run, run]
+    for method in METHODS:
         for devices, loss in ((2, 3.0), (6, 2.0), (10, 0.0)):
             put(1.0 - loss / 3 if method in gains else -loss, "fig8", "usps", method, ("devices", devices))
     for mode in MODES:
@@ -134,6 +135,7 @@ def test_tests_are_counted_over_panels_and_cases() -> None:
         **{"4a": 2, "4b": 1},
         **{"5a": 16, "5b": 16, "5c": 2, "5d": 16, "5e": 16, "5f": 4, "5g": 2},  # 2 panels × 2 modes × 4 baselines
         **{"6a": 16, "6b": 16, "6c": 2, "6d": 4, "6e": 2},  # 2 modes × 4 baselines × 2 milestones
+        **{"6f": 16, "6g": 16, "6h": 2, "6i": 2},
         **{"7a": 2, "7b": 2, "8a": 24, "8b": 8, "9a": 6, "9b": 2},  # 8a: 2 modes × 4 baselines × 3 numbers of devices
         **{"10a": 6, "10b": 3, "10c": 2, "11a": 4, "11b": 2, "11c": 1},
     }
@@ -353,6 +355,17 @@ def test_the_saving_over_milestones_is_one_average() -> None:
     assert found.estimate is not None
     assert found.estimate.mean == pytest.approx(75.0)
     assert found.verdict == SUPPORTED
+
+
+def test_the_highest_milestone_may_be_judged_alone() -> None:
+    mine, theirs = _timed([0.0, 0.5, 1.0], [0.0, 10.0, 30.0]), _timed([0.0, 0.5, 1.0], [0.0, 20.0, 300.0])
+    runs = {("fig6", "usps", "uniform-explicit"): [theirs] * 2, ("fig6", "usps", "novel-explicit"): [mine] * 2}
+
+    found = _judgement(made.study(runs, milestones={"usps explicit": [0.25, 0.75]}), "6i").findings
+
+    assert [item.case for item in found] == ["explicit, at 75 %"]
+    assert found[0].estimate is not None
+    assert found[0].estimate.mean == pytest.approx(87.5)  # 20 of 160 seconds
 
 
 def test_one_milestone_missed_leaves_no_average() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cfcl.study import bundle, reproduce
+from cfcl.study import bundle, report, reproduce
 
 ROOT = Path(__file__).parents[2]
 KEPT = sorted(path.parent for path in (ROOT / "docs" / "results").glob("*/study.json"))
@@ -25,3 +25,9 @@ def test_drawing_them_again_changes_no_byte(folder: Path, tmp_path: Path) -> Non
     made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert made.keys() == kept.keys()
     assert [name for name in kept if made[name] != kept[name]] == []
+
+
+def test_the_verdicts_in_the_readme_are_those_of_the_full_study() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    assert report.insert_verdicts(bundle.read(ROOT / "docs" / "results" / "full"), text, "README.md") == text

@@ -70,6 +70,34 @@ def test_redrawing_from_the_records_alone_changes_no_byte(tiny: Path, tmp_path: 
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == kept
 
 
+def test_verdicts_go_where_a_document_has_a_place_for_them(tiny: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny / "smoke", tmp_path / "smoke")
+    document = tmp_path / "paper.md"
+    document.write_text("# Mine\n\n<!-- verdicts -->\nold\n<!-- /verdicts -->\n\nThe end\n", encoding="utf-8")
+
+    result = invoke("redraw", str(tmp_path / "smoke"), "--into", str(document))
+
+    text = document.read_text(encoding="utf-8")
+    assert result.exit_code == 0
+    assert text.startswith("# Mine\n\n<!-- verdicts -->\n\nOf 22 claims of the paper: ")
+    assert text.endswith(" |\n\n<!-- /verdicts -->\n\nThe end\n")
+    assert "old" not in text
+    invoke("redraw", str(tmp_path / "smoke"), "--into", str(document))
+    assert document.read_text(encoding="utf-8") == text
+
+
+def test_a_document_without_a_place_is_left_alone(tiny: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny / "smoke", tmp_path / "smoke")
+    document = tmp_path / "paper.md"
+    document.write_text("# Mine\n", encoding="utf-8")
+
+    result = invoke("redraw", str(tmp_path / "smoke"), "--into", str(document))
+
+    assert result.exit_code == 2
+    assert "has no place for verdicts: write the lines <!-- verdicts --> and <!-- /verdicts -->" in result.stderr
+    assert document.read_text(encoding="utf-8") == "# Mine\n"
+
+
 def test_figures_can_be_added_one_by_one(tiny: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny, tmp_path / "study")
 

@@ -189,7 +189,8 @@ def _cases(study: Study, claim: Claim, panel: str) -> list[Case]:
 def _choices(study: Study, claim: Claim, panel: str, case: Case, key: str, given: Any) -> Sequence[Any]:
     if key == "milestone":
         marks = study.milestones(panel, case["mode"])
-        return [(mark,) for mark in marks] or [()] if given == "every" else [tuple(marks)]
+        wanted = marks[-1:] if given == "highest" else marks
+        return [tuple(wanted)] if given == "mean" or not wanted else [(mark,) for mark in wanted]
     if given == "every":
         return _swept(study, claim, panel, key)
     return [_fill(value, case) for value in given]

@@ -24,6 +24,8 @@ FILES = {
     "study.json": "the command, notes and milestones",
 }
 """What lies beside a report."""
+MARKS = ("<!-- verdicts -->", "<!-- /verdicts -->")
+"""Around a table of verdicts in another document."""
 LONG = 16
 """Tables with more rows are folded."""
 
@@ -82,6 +84,19 @@ def markdown(study: Study) -> str:
     parts += ["## Files", "\n".join(f"- [{name}]({name}): {what}" for name, what in FILES.items())]
     parts.append(f"Command: `{_code(study.about['command'])}`; written by cfcl {__version__}.")
     return "\n\n".join(parts) + "\n"
+
+
+def insert_verdicts(study: Study, text: str, source: str) -> str:
+    """`text` with the table of verdicts between the lines of `MARKS`, in place of what stands there."""
+    before, begin, rest = text.partition(MARKS[0])
+    _, end, after = rest.partition(MARKS[1])
+    if not (begin and end):
+        raise CfclError(
+            f"{source!r} has no place for verdicts: write the lines {MARKS[0]} and {MARKS[1]} where they go"
+        )
+    judgements = claims.judge(study)
+    parts = (_plain(lead(study, judgements)), _markdown_table(_VERDICTS, verdict_rows(judgements)).rstrip())
+    return "\n\n".join([before + begin, *parts, end + after])
 
 
 def lead(study: Study, judgements: Iterable[Judgement]) -> str:

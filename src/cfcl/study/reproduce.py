@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from cfcl.config import Config
+from cfcl.errors import CfclError
 from cfcl.experiments.workers import Outcome
 from cfcl.sim import engines
 from cfcl.study import bundle, collect, gallery, plan, report, sweep
@@ -74,6 +75,15 @@ def draw(study: Study, folder: Path) -> None:
     gallery.save(study, folder)
     report.write(study, folder)
     (folder / "README.md").write_text(report.markdown(study), encoding="utf-8")
+
+
+def insert_verdicts(study: Study, document: Path) -> None:
+    """Put the table of verdicts where `document` has a place for it."""
+    try:
+        text = document.read_text(encoding="utf-8")
+        document.write_text(report.insert_verdicts(study, text, str(document)), encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise CfclError(f"cannot put verdicts into {str(document)!r}: {error}; name a Markdown file") from None
 
 
 def gather(
