@@ -211,6 +211,28 @@ def test_absorbed_points_join_the_batches_and_the_weight() -> None:
     assert not torch.equal(receiver.weights.params, before.weights.params)
 
 
+@pytest.mark.parametrize(
+    "overrides", [(), ("train.negatives=batch",), ("augment.noise=0.1", "augment.blur=1.0")], ids=" ".join
+)
+def test_batches_drawn_together_are_those_drawn_alone(overrides: tuple[str, ...]) -> None:
+    setting = make_setting(small(*overrides))
+    store = images(60, 1)
+    parts = torch.randperm(60, generator=torch.Generator().manual_seed(2)).split([10, 20, 30])
+    states = [device.start(setting, number, store, places) for number, places in enumerate(parts)]
+    states[1] = device.absorb(setting, states[1], [DataItems(0, 1, 3, images(7, 7))], 3)
+
+    together = device.draw_batches(setting, states, 4)
+
+    for state, batch in zip(states, together, strict=True):
+        (alone,) = device.draw_batches(setting, [state], 4)
+        assert torch.equal(batch.images, alone.images)
+        assert torch.equal(batch.by_role, alone.by_role)
+        assert torch.equal(batch.positions, alone.positions)
+        own = rows_of(store[parts[state.id]]) | rows_of(state.pulled)
+        anchors, _, negatives = (batch.by_role * 255).round().to(torch.uint8)
+        assert rows_of(anchors) | rows_of(negatives) <= own
+
+
 @pytest.mark.equation("5")
 def test_the_weight_is_the_mean_over_the_updates_since_the_last_aggregation() -> None:
     setting, state, _ = pair()

@@ -7,12 +7,21 @@ import pytest
 from cfcl import __version__
 from cfcl.errors import CfclError
 from cfcl.experiments import style
-from cfcl.study import captions, claims, report, tables
+from cfcl.study import captions, claims, gallery, report, tables
+from cfcl.study.bundle import Study
 from tests.experiments.test_report import Page
 from tests.study import made
 from tests.study.test_gallery import HIGH, LOW, everything
 
 HOSTILE = "<script>alert('1')&amp;|*x*"
+
+
+def _page(study: Study) -> str:
+    return report.render(study, gallery.pictures(study))
+
+
+def _readme(study: Study) -> str:
+    return report.markdown(study, gallery.pictures(study))
 
 
 def _row(table: tables.Table, *start: str) -> dict[str, str]:
@@ -24,7 +33,7 @@ def _row(table: tables.Table, *start: str) -> dict[str, str]:
 def test_a_page_about_every_figure(tmp_path: Path) -> None:
     study = everything()
 
-    path = report.write(study, tmp_path / "new")
+    path = report.write(study, gallery.pictures(study), tmp_path / "new")
 
     text = path.read_text(encoding="utf-8")
     page = Page(text)
@@ -50,7 +59,7 @@ def test_a_page_about_every_figure(tmp_path: Path) -> None:
     assert {link for link in links if not link.startswith("#")} - pictures == set(report.FILES)
     for foreign in ("<script", "src=", "@import", "<link", "https://"):
         assert foreign not in text
-    assert report.render(study) == text
+    assert _page(study) == text
 
 
 def test_the_lead_counts_verdicts_and_missing_runs() -> None:
@@ -210,13 +219,13 @@ def test_missing_runs_are_named() -> None:
         "usps, cfcl-explicit, devices 4: seed 1",
     ]
     assert captions.missing(piloted, "fig8")[1] == "usps, cfcl-explicit, devices 4: seed 1 (the pilot)"
-    assert "usps, fedavg, devices 2: seeds 1, 3" in Page(report.render(study)).text
+    assert "usps, fedavg, devices 2: seeds 1, 3" in Page(_page(study)).text
 
 
 def test_what_cannot_be_drawn_is_said() -> None:
     study = made.study({("fig6", "usps", "cfcl-explicit"): [HIGH], ("fig5", "usps", "cfcl-explicit"): [None]})
 
-    text = Page(report.render(study)).text
+    text = Page(_page(study)).text
 
     assert "Nothing is drawn: the pilot has not run, so there are no accuracies to reach." in text
     assert "Nothing is drawn: it needs runs that have not finished." in text
@@ -235,8 +244,8 @@ def test_hostile_text_is_escaped() -> None:
         profile=HOSTILE,
     )
 
-    text = report.render(study)
-    readme = report.markdown(study)
+    text = _page(study)
+    readme = _readme(study)
 
     assert "<script" not in text
     assert Page(text).text.count(HOSTILE) >= 6
@@ -247,9 +256,9 @@ def test_hostile_text_is_escaped() -> None:
 def test_markdown_has_the_same_tables_and_the_figures_beside_it() -> None:
     study = everything()
 
-    text = report.markdown(study)
+    text = _readme(study)
 
-    assert text == report.markdown(study)
+    assert text == _readme(study)
     assert text.startswith("# What the figures show: profile made\n\nOf ")
     for figure in (*(f"fig{number}" for number in range(4, 12)), "regime"):
         assert f"]({figure}.png)" in text
@@ -262,7 +271,7 @@ def test_long_tables_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     study = made.study({("fig5", "usps", method): [LOW] for method in ("fedavg", "cfcl-explicit")})
 
     def folds() -> tuple[bool, bool]:
-        return "The numbers: 2 rows" in report.render(study), "The numbers: 2 rows" in report.markdown(study)
+        return "The numbers: 2 rows" in _page(study), "The numbers: 2 rows" in _readme(study)
 
     assert folds() == (False, False)
     monkeypatch.setattr(report, "LONG", 1)
@@ -270,7 +279,7 @@ def test_long_tables_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_wide_figure_scrolls_rather_than_shrinks() -> None:
-    text = report.render(made.study({("fig5", "usps", "fedavg"): [LOW]}))
+    text = _page(made.study({("fig5", "usps", "fedavg"): [LOW]}))
 
     # two panels of 4.6 inches
     assert (
@@ -283,7 +292,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(CfclError, match=r"cannot write .*file/report\.html'.*; choose another folder"):
-        report.write(made.study({}), tmp_path / "file")
+        report.write(made.study({}), {}, tmp_path / "file")
 
 
 def test_yardsticks_and_our_variant_have_looks_of_their_own() -> None:

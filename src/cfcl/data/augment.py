@@ -1,6 +1,7 @@
 """The random function that turns anchors into positives: one warp per image, then blur, then noise."""
 
 import math
+from collections.abc import Sequence
 from functools import reduce
 from typing import NamedTuple
 
@@ -52,8 +53,14 @@ def draw(shape: torch.Size, config: AugmentConfig, generator: torch.Generator) -
     return Draws(uniforms, torch.randn(shape, generator=generator, dtype=torch.float32, device=generator.device))
 
 
+def join(draws: Sequence[Draws]) -> Draws:
+    """The draws of several batches, for their images one after another."""
+    noise = [some.noise for some in draws if some.noise is not None]
+    return Draws(torch.cat([some.uniforms for some in draws]), torch.cat(noise) if noise else None)
+
+
 def apply(images: Images, config: AugmentConfig, draws: Draws) -> Images:
-    """`images` changed by `draws`; the draws of several batches may be concatenated, just as their images."""
+    """`images` changed by `draws`, each by its own."""
     counts = _num_uniforms(config)
     if not counts and draws.noise is None:
         return images

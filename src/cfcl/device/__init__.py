@@ -1,5 +1,6 @@
 """A device: a state machine over frozen messages. No I/O, no clock, no neighbour's state."""
 
+from cfcl.device.batching import Batch, draw_batches
 from cfcl.device.selecting import Answer, answer, cluster, prepare, remember
 from cfcl.device.state import Candidates, DeviceState, Lacks, Points, Setting, check, no_embeddings, no_items, start
 from cfcl.device.trading import absorb, push, request, retain, store
@@ -7,6 +8,7 @@ from cfcl.device.training import StepReport, adopt, local_step, upload
 
 __all__ = [
     "Answer",
+    "Batch",
     "Candidates",
     "DeviceState",
     "Lacks",
@@ -18,6 +20,7 @@ __all__ = [
     "answer",
     "check",
     "cluster",
+    "draw_batches",
     "local_step",
     "no_embeddings",
     "no_items",

@@ -131,12 +131,19 @@ def styled(function: Callable[P, T]) -> Callable[P, T]:
     return wrapper
 
 
-@styled
 def save_png(figure: Figure, path: Path) -> None:
     """Write `figure`; the same figure gives the same bytes."""
+    path.write_bytes(to_png(figure))
+
+
+@styled
+def to_png(figure: Figure) -> bytes:
+    """`figure` as a file; the same figure gives the same bytes."""
+    buffer = io.BytesIO()
     # The canvas itself, as `Figure.savefig` draws twice.
     canvas: Any = FigureCanvasAgg(figure)
-    canvas.print_png(path, metadata={"Software": None})
+    canvas.print_png(buffer, metadata={"Software": None})
+    return buffer.getvalue()
 
 
 @styled

@@ -55,6 +55,7 @@ class Encoder:
         self._counters = {
             name: buffer.clone() for name, buffer in self._module.named_buffers() if not buffer.is_floating_point()
         }
+        self._bound: Tensor | None = None
         self.initial = Weights(_flatten(self._params), _flatten(self._buffers))
         self.embedding_dim = self._try()
 
@@ -117,6 +118,9 @@ class Encoder:
         return functional.normalize(embeddings, dim=-1) if self.config.normalise else embeddings
 
     def _bind(self, weights: Weights) -> None:
+        if weights.params is self._bound and not self._buffers:
+            return
+        self._bound = weights.params
         for targets, sizes, flat in (
             (self._params, self._param_sizes, weights.params),
             (self._buffers, self._buffer_sizes, weights.buffers),

@@ -16,7 +16,7 @@ from cfcl import device, server
 from cfcl.config import Config
 from cfcl.core import averaging, metrics
 from cfcl.data.datasets import Dataset
-from cfcl.device import StepReport
+from cfcl.device import DeviceState, StepReport
 from cfcl.exchange.cost import Ledger
 from cfcl.exchange.messages import (
     DataItems,
@@ -43,6 +43,8 @@ Watch = Callable[[int, int], None]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
+MOST_TOGETHER = 16
+"""Devices whose batches are drawn at once."""
 REPORT_EVERY = 1.0
 """Seconds after which processes tell the leader their losses, at the latest."""
 
@@ -184,10 +186,11 @@ class Simulation:
     def _update(self, step: int) -> Iterator[Row]:
         begun = time.perf_counter()
         reports: list[StepReport] = []
-        for i, state in self.devices.items():
-            self._watch(i, step)
-            self.devices[i], report = device.local_step(self.world.setting, state, step)
-            reports.append(report)
+        for some in _portions(list(self.devices.values())):
+            for state, batch in zip(some, device.draw_batches(self.world.setting, some, step), strict=True):
+                self._watch(state.id, step)
+                self.devices[state.id], report = device.local_step(self.world.setting, state, step, batch)
+                reports.append(report)
         self.ledger.charge_step()
         if self.world.logs(step):
             margins = [state.margin for state in self.devices.values()]
@@ -299,6 +302,10 @@ class Simulation:
         """The link: every message passes here, is counted here, and comes out at the other end."""
         self.ledger.charge(message)
         return message
+
+
+def _portions(states: Sequence[DeviceState]) -> Iterator[Sequence[DeviceState]]:
+    return (states[start : start + MOST_TOGETHER] for start in range(0, len(states), MOST_TOGETHER))
 
 
 def _content(message: Reserve | Items) -> Tensor:

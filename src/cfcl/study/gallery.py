@@ -1,7 +1,8 @@
 """The figures of a study, drawn from its records as a paper lays them out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
@@ -30,15 +31,33 @@ def draw(study: Study) -> dict[str, Figure]:
     return {name: figure for name, figure in found.items() if figure is not None}
 
 
-def save(study: Study, folder: Path) -> list[Path]:
-    """Write each figure as PNG and as SVG; the paths. The same study gives the same bytes."""
+class Picture(NamedTuple):
+    """A figure as files have it."""
+
+    png: bytes
+    svg: str
+    """An element for a page."""
+    inches: float
+    """Its width."""
+
+
+def pictures(study: Study) -> dict[str, Picture]:
+    """The figures of `study` by name, ready for files and pages; the same study gives the same bytes."""
+    return {
+        name: Picture(style.to_png(figure), style.to_svg(figure, name), figure.get_figwidth())
+        for name, figure in draw(study).items()
+    }
+
+
+def save(drawn: Mapping[str, Picture], folder: Path) -> list[Path]:
+    """Write each picture as PNG and as SVG; the paths."""
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, figure in draw(study).items():
+        for name, picture in drawn.items():
             image, drawing = folder / f"{name}.png", folder / f"{name}.svg"
-            style.save_png(figure, image)
-            drawing.write_text(f'<?xml version="1.0" encoding="utf-8"?>\n{style.to_svg(figure, name)}', "utf-8")
+            image.write_bytes(picture.png)
+            drawing.write_text(f'<?xml version="1.0" encoding="utf-8"?>\n{picture.svg}', "utf-8")
             written += [image, drawing]
     except OSError as error:
         raise CfclError(f"cannot write figures to {str(folder)!r}: {error.strerror}; choose another folder") from None

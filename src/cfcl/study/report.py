@@ -1,19 +1,18 @@
 """A study as one self-contained page, and the same as Markdown: verdicts first, then each figure with its numbers."""
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-
-from matplotlib.figure import Figure
 
 from cfcl import __version__
 from cfcl.errors import CfclError
-from cfcl.experiments import page, style
+from cfcl.experiments import page
 from cfcl.experiments.page import Html, tag
-from cfcl.study import captions, claims, gallery
+from cfcl.study import captions, claims
 from cfcl.study.bundle import Study
 from cfcl.study.captions import Chapter
 from cfcl.study.claims import Judgement
+from cfcl.study.gallery import Picture
 
 FILES = {
     "cells.csv": "which run stands where in which figure",
@@ -38,9 +37,9 @@ _RULE = (
 )
 
 
-def write(study: Study, folder: Path) -> Path:
+def write(study: Study, drawn: Mapping[str, Picture], folder: Path) -> Path:
     """Write `report.html` into `folder`, in place of the one that is there."""
-    text = render(study)
+    text = render(study, drawn)
     path = folder / "report.html"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -50,9 +49,9 @@ def write(study: Study, folder: Path) -> Path:
     return path
 
 
-def render(study: Study) -> str:
+def render(study: Study, drawn: Mapping[str, Picture]) -> str:
     """The page as text: the same study gives the same page."""
-    judgements, chapters, drawn = claims.judge(study), captions.chapters(study), gallery.draw(study)
+    judgements, chapters = claims.judge(study), captions.chapters(study)
     anchors = [("Verdicts", "verdicts"), *((item.title, item.figure) for item in chapters), ("Files", "files")]
     return page.document(
         _title(study),
@@ -66,9 +65,9 @@ def render(study: Study) -> str:
     )
 
 
-def markdown(study: Study) -> str:
+def markdown(study: Study, drawn: Mapping[str, Picture]) -> str:
     """The page for a README that lies beside the figures' files."""
-    judgements, drawn = claims.judge(study), gallery.draw(study)
+    judgements = claims.judge(study)
     parts = [
         f"# {_plain(_title(study))}",
         _plain(lead(study, judgements)),
@@ -178,12 +177,12 @@ def _fold(summary: str, *children: str) -> Html:
     return tag("details", tag("summary", summary), *children)
 
 
-def _chapter(item: Chapter, drawn: Figure | None) -> Html:
+def _chapter(item: Chapter, drawn: Picture | None) -> Html:
     parts: list[str] = [tag("h2", item.title)]
     if drawn is None:
         parts += [tag("p", item.caption), tag("p", _nothing(item))]
     else:
-        parts.append(tag("div", page.figure(_scaled(drawn, item.figure), item.title, item.caption), class_="wide"))
+        parts.append(tag("div", page.figure(_scaled(drawn), item.title, item.caption), class_="wide"))
     if item.table.rows:
         numbers = page.table(item.table.head, item.table.rows)
         long = len(item.table.rows) > LONG
@@ -201,11 +200,10 @@ def _nothing(item: Chapter) -> str:
     return "Nothing is drawn: it needs runs that have not finished."
 
 
-def _scaled(drawn: Figure, name: str) -> str:
+def _scaled(drawn: Picture) -> str:
     """The figure as wide as its page, but never so narrow that its text cannot be read: then it scrolls."""
-    inches = drawn.get_figwidth()
-    limits = f"min-width: {4.6 * inches:.1f}rem; max-width: {6.5 * inches:.1f}rem"
-    return style.to_svg(drawn, name).replace("<svg ", f'<svg style="{limits}" ', 1)
+    limits = f"min-width: {4.6 * drawn.inches:.1f}rem; max-width: {6.5 * drawn.inches:.1f}rem"
+    return drawn.svg.replace("<svg ", f'<svg style="{limits}" ', 1)
 
 
 def _files(study: Study) -> Html:

@@ -72,9 +72,10 @@ def publish(study: Study, folder: Path) -> None:
 
 def draw(study: Study, folder: Path) -> None:
     """Write what is made from the records: the same bytes for the same records."""
-    gallery.save(study, folder)
-    report.write(study, folder)
-    (folder / "README.md").write_text(report.markdown(study), encoding="utf-8")
+    drawn = gallery.pictures(study)
+    gallery.save(drawn, folder)
+    report.write(study, drawn, folder)
+    (folder / "README.md").write_text(report.markdown(study, drawn), encoding="utf-8")
 
 
 def insert_verdicts(study: Study, document: Path) -> None:
