@@ -217,7 +217,7 @@ def test_absorbed_points_join_the_batches_and_the_weight() -> None:
 def test_batches_drawn_together_are_those_drawn_alone(overrides: tuple[str, ...]) -> None:
     setting = make_setting(small(*overrides))
     store = images(60, 1)
-    parts = torch.randperm(60, generator=torch.Generator().manual_seed(2)).split([10, 20, 30])
+    parts = torch.split(torch.randperm(60, generator=torch.Generator().manual_seed(2)), [10, 20, 30])
     states = [device.start(setting, number, store, places) for number, places in enumerate(parts)]
     states[1] = device.absorb(setting, states[1], [DataItems(0, 1, 3, images(7, 7))], 3)
 
