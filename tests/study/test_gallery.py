@@ -1,6 +1,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -47,6 +48,12 @@ def everything(num_seeds: int = 2) -> Study:
     )
 
 
+@cache
+def pictures_of_everything() -> dict[str, gallery.Picture]:
+    """Drawing takes its time."""
+    return gallery.pictures(everything())
+
+
 def _curve(axes: Axes, colour: str) -> Line2D:
     return next(line for line in axes.lines if to_hex(str(line.get_color())) == colour.lower())
 
@@ -79,10 +86,8 @@ def _bars(axes: Axes) -> list[tuple[float, float]]:
 
 
 def test_every_figure_is_drawn_and_saved_with_the_same_bytes(tmp_path: Path) -> None:
-    study = everything()
-
-    written = gallery.save(gallery.pictures(study), tmp_path / "one")
-    gallery.save(gallery.pictures(study), tmp_path / "other")
+    written = gallery.save(pictures_of_everything(), tmp_path / "one")
+    gallery.save(gallery.pictures(everything()), tmp_path / "other")
 
     names = [
         f"{name}.{kind}" for name in sorted(FIGURES, key=lambda name: (len(name), name)) for kind in ("png", "svg")

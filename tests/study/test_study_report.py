@@ -11,7 +11,7 @@ from cfcl.study import captions, claims, gallery, report, tables
 from cfcl.study.bundle import Study
 from tests.experiments.test_report import Page
 from tests.study import made
-from tests.study.test_gallery import HIGH, LOW, everything
+from tests.study.test_gallery import HIGH, LOW, everything, pictures_of_everything
 
 HOSTILE = "<script>alert('1')&amp;|*x*"
 
@@ -33,7 +33,7 @@ def _row(table: tables.Table, *start: str) -> dict[str, str]:
 def test_a_page_about_every_figure(tmp_path: Path) -> None:
     study = everything()
 
-    path = report.write(study, gallery.pictures(study), tmp_path / "new")
+    path = report.write(study, pictures_of_everything(), tmp_path / "new")
 
     text = path.read_text(encoding="utf-8")
     page = Page(text)
@@ -59,7 +59,7 @@ def test_a_page_about_every_figure(tmp_path: Path) -> None:
     assert {link for link in links if not link.startswith("#")} - pictures == set(report.FILES)
     for foreign in ("<script", "src=", "@import", "<link", "https://"):
         assert foreign not in text
-    assert _page(study) == text
+    assert report.render(study, pictures_of_everything()) == text
 
 
 def test_the_lead_counts_verdicts_and_missing_runs() -> None:
@@ -254,11 +254,11 @@ def test_hostile_text_is_escaped() -> None:
 
 
 def test_markdown_has_the_same_tables_and_the_figures_beside_it() -> None:
-    study = everything()
+    study, drawn = everything(), pictures_of_everything()
 
-    text = _readme(study)
+    text = report.markdown(study, drawn)
 
-    assert text == _readme(study)
+    assert text == report.markdown(study, drawn)
     assert text.startswith("# What the figures show: profile made\n\nOf ")
     for figure in (*(f"fig{number}" for number in range(4, 12)), "regime"):
         assert f"]({figure}.png)" in text
