@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cfcl.cli import app
-from cfcl.study import plan
+from cfcl.study import bundle, plan
 from cfcl.study.plan import PROFILES, Panel
 
 TINY = replace(PROFILES["smoke"], panels={"digits": Panel("digits", interval=10, steps=30)})
@@ -36,6 +36,8 @@ def test_a_study_ends_in_records_pictures_a_table_and_a_page(tiny: Path) -> None
     assert {"fig4.png", "fig4.svg", "report.html", "README.md"} <= made
     assert json.loads((tiny / "smoke" / "study.json").read_text())["command"] == "cfcl reproduce fig4 --profile smoke"
     assert len(list((tiny / "runs").glob("digits-*"))) == 6  # three methods, two seeds
+    # Other figures share these runs, but were not asked for.
+    assert set(bundle.read(tiny / "smoke").figures) == {"fig4"}
 
 
 def test_the_same_command_again_repeats_nothing_and_changes_no_byte(tiny: Path) -> None:
@@ -129,6 +131,17 @@ def test_a_folder_without_a_study_cannot_be_redrawn(tmp_path: Path) -> None:
 
     assert result.exit_code == 2
     assert "holds no study: study.json is missing" in result.stderr
+
+
+def test_a_study_that_cannot_be_read_is_refused_before_any_run(tmp_path: Path) -> None:
+    (tmp_path / "smoke").mkdir()
+    (tmp_path / "smoke" / "study.json").write_text("{", encoding="utf-8")
+
+    result = invoke("reproduce", "fig4", "--out", str(tmp_path))
+
+    assert result.exit_code == 2
+    assert "study.json' cannot be read: remove it, and name all figures again" in result.stderr
+    assert not (tmp_path / "runs").exists()
 
 
 def test_all_is_every_figure_of_the_paper() -> None:

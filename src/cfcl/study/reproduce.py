@@ -1,5 +1,6 @@
 """From the names of figures to their runs, records, pictures, verdicts and page."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,20 +41,20 @@ class Ended:
 def reproduce(
     wish: Wish, out: Path, *, num_workers: int, device: str, overrides: Sequence[str], console: Console
 ) -> Ended:
-    """Do the runs that are not done yet, then draw and judge all of the profile that is finished below `out`."""
+    """Do the runs that are not done yet, then draw and judge what is finished of all figures asked for so far."""
     profile = PROFILES[wish.profile]
     plan.check(profile, wish.figures, wish.panels)
     wanted = plan.plan(profile, wish.figures, wish.panels, wish.seeds, overrides)
     runs = list({run.digest: run for _, run in wanted}.values())
     for run in {(run.name, run.method): run for run in runs}.values():
         engines.check(run, device)  # refuses an impossible run before any has begun
-    store = out / "runs"
+    store, folder = out / "runs", out / wish.profile
+    figures = {*wish.figures, *_drawn(folder)}
     with sweep.opened(store):
         before = sweep.look(store, runs)
         failed = _sweep(before, store, num_workers=num_workers, device=device, console=console)
         asked = {run.digest for run in runs}
-        study = gather(wish.profile, sweep.finished(store), asked, command(wish), overrides, console)
-    folder = out / wish.profile
+        study = gather(wish.profile, figures, sweep.finished(store), asked, command(wish), overrides, console)
     publish(study, folder)
     return Ended(study, folder, failed)
 
@@ -88,11 +89,21 @@ def insert_verdicts(study: Study, document: Path) -> None:
 
 
 def gather(
-    name: str, done: Mapping[str, Path], asked: Set[str], command: str, overrides: Sequence[str], console: Console
+    name: str,
+    figures: Set[str],
+    done: Mapping[str, Path],
+    asked: Set[str],
+    command: str,
+    overrides: Sequence[str],
+    console: Console,
 ) -> Study:
-    """All of a profile that is finished, and the places of runs that were asked for and are not."""
+    """What is finished of these figures of a profile, and the places of runs that were asked for and are not."""
     profile = PROFILES[name]
-    cells = [cell for cell, _ in _everything(profile, overrides) if cell.digest in done or cell.digest in asked]
+    cells = [
+        cell
+        for cell, _ in _everything(profile, overrides)
+        if cell.figure in figures and (cell.digest in done or cell.digest in asked)
+    ]
     finished = [cell for cell in cells if cell.digest in done]
     mapped = {cell.digest for cell in finished if cell.figure == "fig4"}
     digests = dict.fromkeys(cell.digest for cell in finished)
@@ -107,6 +118,7 @@ def gather(
     about = {
         "profile": name,
         "command": command,
+        "figures": sorted(figures, key=list(plan.FIGURES).index),
         "pilot": profile.pilot,
         "milestones": collect.milestones(finished, runs, profile.pilot),
         "notes": notes(profile, cells),
@@ -130,6 +142,15 @@ def command(wish: Wish) -> str:
     words += ["--panels", ",".join(wish.panels)] if wish.panels else []
     words += ["--seeds", ",".join(map(str, wish.seeds))] if wish.seeds else []
     return " ".join(words)
+
+
+def _drawn(folder: Path) -> list[str]:
+    """The figures of the study that is there."""
+    path = folder / "study.json"
+    try:
+        return list(json.loads(path.read_text(encoding="utf-8"))["figures"]) if path.exists() else []
+    except (OSError, ValueError, KeyError, TypeError):
+        raise CfclError(f"{str(path)!r} cannot be read: remove it, and name all figures again") from None
 
 
 def _everything(profile: Profile, overrides: Sequence[str]) -> Iterator[tuple[Cell, Config]]:
