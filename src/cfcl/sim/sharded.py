@@ -16,7 +16,7 @@ from cfcl import device, server
 from cfcl.config import Config
 from cfcl.core import averaging, metrics
 from cfcl.data.datasets import Dataset
-from cfcl.device import DeviceState, StepReport
+from cfcl.device import StepReport
 from cfcl.exchange.cost import Ledger
 from cfcl.exchange.messages import (
     DataItems,
@@ -186,8 +186,9 @@ class Simulation:
     def _update(self, step: int) -> Iterator[Row]:
         begun = time.perf_counter()
         reports: list[StepReport] = []
-        for some in _portions(list(self.devices.values())):
-            for state, batch in zip(some, device.draw_batches(self.world.setting, some, step), strict=True):
+        for some in _portions(list(self.devices)):
+            states = [self.devices[i] for i in some]  # no more of them: what is replaced shall be freed
+            for state, batch in zip(states, device.draw_batches(self.world.setting, states, step), strict=True):
                 self._watch(state.id, step)
                 self.devices[state.id], report = device.local_step(self.world.setting, state, step, batch)
                 reports.append(report)
@@ -304,8 +305,8 @@ class Simulation:
         return message
 
 
-def _portions(states: Sequence[DeviceState]) -> Iterator[Sequence[DeviceState]]:
-    return (states[start : start + MOST_TOGETHER] for start in range(0, len(states), MOST_TOGETHER))
+def _portions(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    return (ids[start : start + MOST_TOGETHER] for start in range(0, len(ids), MOST_TOGETHER))
 
 
 def _content(message: Reserve | Items) -> Tensor:
