@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import matplotlib
 from engine import one
-from results import FOLDER, keep
+from results import keep
 
 from cfcl.sim import engines
 
@@ -16,6 +16,7 @@ matplotlib.use("agg")
 from matplotlib import pyplot
 
 SIZES = (10, 100, 1000)
+PICTURE = Path(__file__).parents[1] / "docs" / "images" / "growth.png"
 Found = dict[str, float]
 
 
@@ -75,7 +76,7 @@ def main() -> None:
         print(f"digits 10000: {many}", flush=True)
     first, last = (found[f"usps {devices}"]["per_update_ms"] for devices in (SIZES[0], SIZES[-1]))
     print(f"time per update at {SIZES[-1]} devices over that at {SIZES[0]}: {last / first:.2f}")
-    draw(found, FOLDER / "growth.png")
+    draw(found, PICTURE)
     print(keep("scale", {**found, "digits 10000": many, "growth": last / first}))
 
 
