@@ -45,15 +45,30 @@ def measure(preset: str, wanted: list[str], cores: int) -> Found:
     }
 
 
+def num_steps(devices: int) -> int:
+    """Enough to be timed, and an exchange at least."""
+    return max(30, 3000 // devices)
+
+
 def draw(found: dict[str, Found], path: Path) -> None:
-    """Time per update and memory over the number of devices."""
+    """Time and bytes per update, and memory, over the number of devices."""
     sizes = [int(name.rpartition(" ")[2]) for name in found]
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
-    left.plot(sizes, [row["per_update_ms"] for row in found.values()], "o-", color="#0072B2")
-    left.set(xscale="log", xlabel="devices", ylabel="ms per update of one device", ylim=(0, None))
-    right.plot(sizes, [row["peak_mib"] for row in found.values()], "o-", color="#D55E00")
-    right.set(xscale="log", yscale="log", xlabel="devices", ylabel="peak memory, MiB")
-    for axes in (left, right):
+    rows = list(found.values())
+    sent = [(row["bytes_pull"] + row["bytes_up"]) / 1e3 for row in rows]
+    figure, panels = pyplot.subplots(1, 3, figsize=(11, 3.3), layout="constrained")
+    for axes, label, values, colour in zip(
+        panels,
+        ("ms per update of one device", "kB sent per update of one device", "peak memory of all processes, GiB"),
+        (
+            [row["per_update_ms"] for row in rows],
+            [total / size / num_steps(size) for total, size in zip(sent, sizes, strict=True)],
+            [row["peak_mib"] / 1024 for row in rows],
+        ),
+        ("#0072B2", "#009E73", "#D55E00"),
+        strict=True,
+    ):
+        axes.plot(sizes, values, "o-", color=colour)
+        axes.set(xscale="log", xlabel="devices", ylabel=label, ylim=(0, 1.15 * max(values)))
         axes.grid(alpha=0.3)
     figure.suptitle("USPS, CF-CL explicit: growth with the number of devices")
     figure.savefig(path, dpi=150, metadata={"Software": None})
@@ -66,8 +81,8 @@ def main() -> None:
         folder = Path(name)
         for turn in range(2):
             for devices in SIZES:
-                steps = max(30, 3000 // devices)
-                row = measure("usps", [*settings(devices, 243, folder), f"train.steps={steps}"], cores)
+                wanted = [*settings(devices, 243, folder), f"train.steps={num_steps(devices)}"]
+                row = measure("usps", wanted, cores)
                 key = f"usps {devices}"
                 if turn == 0 or row["per_update_ms"] < found[key]["per_update_ms"]:
                     found[key] = row
