@@ -80,12 +80,22 @@ def chapters(study: Study) -> list[Chapter]:
             title=TITLES.get(figure, figure),
             caption=" ".join(filter(None, [READING.get(figure, ""), _seeds(study, figure)])),
             table=tables.table(study, figure),
-            command=f"cfcl reproduce {figure} --profile {study.about['profile']}",
+            command=command(study, figure),
             versions=_versions(study, figure),
             missing=missing(study, figure),
         )
         for figure in study.figures
     ]
+
+
+def command(study: Study, figure: str) -> str:
+    """What asks for the runs behind a figure, and for no others."""
+    mine = [cell for cell in study.cells if cell.figure == figure]
+    seeds = sorted({cell.seed for cell in mine} - {study.about["pilot"]})
+    words = ["cfcl", "reproduce", figure, "--profile", str(study.about["profile"])]
+    words += ["--panels", ",".join(study.panels(figure))] if mine else []
+    words += ["--seeds", ",".join(map(str, seeds))] if seeds else []
+    return " ".join(words)
 
 
 def missing(study: Study, figure: str) -> list[str]:

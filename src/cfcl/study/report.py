@@ -28,7 +28,7 @@ MARKS = ("<!-- verdicts -->", "<!-- /verdicts -->")
 LONG = 16
 """Tables with more rows are folded."""
 
-_VERDICTS = ("Claim", "Sentence", "Verdict", "Tests", "Differences")
+_VERDICTS = ("Claim", "Verdict", "Sentence", "Tests", "Differences")
 _RULE = (
     "A test is supported if the whole 95 % interval of the paired difference over seeds speaks for the claim, and for "
     "the size that it states, if any; not supported if the whole interval speaks against it, or for a negligible "
@@ -120,9 +120,9 @@ def _count(judgements: Sequence[Judgement], what: str) -> str:
 
 
 def verdict_rows(judgements: Iterable[Judgement]) -> list[list[str]]:
-    """A row a claim that was tried: its name, what it says, the verdict, its tests, how large the differences are."""
+    """A row a claim that was tried: its name, the verdict, what it says, its tests, how large the differences are."""
     return [
-        [item.claim.id, item.claim.says, item.verdict, item.counts, _differences(item)]
+        [item.claim.id, item.verdict, item.claim.says, item.counts, _differences(item)]
         for item in judgements
         if item.findings
     ]
@@ -147,9 +147,9 @@ def _notes(study: Study) -> list[str]:
 
 def _verdicts(judgements: Sequence[Judgement]) -> Html:
     rows = []
-    for claim, sentence, verdict, tests, differences in verdict_rows(judgements):
+    for claim, verdict, sentence, tests, differences in verdict_rows(judgements):
         size = tag("div", differences, style="white-space: nowrap")
-        rows.append([claim, _wrapped(sentence), tag("strong", verdict), tests, size])
+        rows.append([claim, tag("strong", verdict), _wrapped(sentence), tests, size])
     folded = [
         _fold(
             f"Claim {item.claim.id}: {item.counts}",
