@@ -186,8 +186,10 @@ class Simulation:
     def _update(self, step: int) -> Iterator[Row]:
         begun = time.perf_counter()
         reports: list[StepReport] = []
-        for some in _portions(list(self.devices)):
-            states = [self.devices[i] for i in some]  # no more of them: what is replaced shall be freed
+        ids = list(self.devices)
+        for first in range(0, len(ids), MOST_TOGETHER):
+            # no more states than these: what is replaced shall be freed
+            states = [self.devices[i] for i in ids[first : first + MOST_TOGETHER]]
             for state, batch in zip(states, device.draw_batches(self.world.setting, states, step), strict=True):
                 self._watch(state.id, step)
                 self.devices[state.id], report = device.local_step(self.world.setting, state, step, batch)
@@ -303,10 +305,6 @@ class Simulation:
         """The link: every message passes here, is counted here, and comes out at the other end."""
         self.ledger.charge(message)
         return message
-
-
-def _portions(ids: Sequence[int]) -> Iterator[Sequence[int]]:
-    return (ids[start : start + MOST_TOGETHER] for start in range(0, len(ids), MOST_TOGETHER))
 
 
 def _content(message: Reserve | Items) -> Tensor:
