@@ -149,7 +149,7 @@ def test_fig4_averages_seeds_and_has_one_scale_a_row() -> None:
         made.study(
             {
                 ("fig4", "digits", "fedavg"): [mapped(1.0, 2.0, 2.0), mapped(2.0, 4.0, 3.0)],
-                ("fig4", "digits", "cfcl-explicit"): [mapped(0.5, 8.0, 16.0)],
+                ("fig4", "digits", "cfcl-explicit"): [mapped(0.5, 8.0, 16.0), mapped(0.5, 8.0, 18.0)],
                 ("fig4", "usps", "fedavg"): [mapped(0.25, 0.5, 2.0), mapped(9.0, 9.0, 2.0, labels=(7, 8))],
                 ("fig4", "usps", "cfcl-explicit"): [None],
                 ("fig4", "svhn", "cfcl-explicit"): [None],
@@ -160,7 +160,7 @@ def test_fig4_averages_seeds_and_has_one_scale_a_row() -> None:
     first, second, third, blank, *bars = figure.axes
     assert _titles(figure)[:3] == [
         "digits, FedAvg\nseparation 2.50 (2 seeds)",
-        "digits, CF-CL explicit\nseparation 16.00 (1 seed)",
+        "digits, CF-CL explicit\nseparation 17.00 (2 seeds)",
         "usps, FedAvg\nseparation 2.00 (2 seeds)",
     ]
     assert np.asarray(first.images[0].get_array()).tolist() == [[1.5, 3.0], [3.0, 1.5]]
@@ -185,8 +185,8 @@ def test_fig5_has_intervals_of_the_mean_from_three_seeds_on() -> None:
                 ("fig5", "usps", "fedavg"): [LOW, LOW, LOW],
                 ("fig5", "usps", "cfcl-explicit"): [(0.5, 0.6, 0.5), (0.5, 0.6, 0.6), (0.5, 0.6, 0.7)],
                 ("fig5", "usps", "uniform-implicit"): [(0.5, 0.5, 0.25), None, (0.5, 0.5, 0.75)],
-                ("fig5", "usps", "novel-explicit"): [HIGH, None, None],
-                ("fig5", "usps", "oracle-explicit"): [HIGH, LOW, LOW],
+                ("fig5", "usps", "novel-explicit"): [None, None, None],
+                ("fig5", "usps", "oracle-explicit"): [HIGH, None, None],
                 ("fig5", "usps", "centralised"): [HIGH, HIGH, HIGH],
                 ("fig5", "digits", "cfcl-explicit"): [(0.25, 0.5)],
             }
@@ -196,12 +196,12 @@ def test_fig5_has_intervals_of_the_mean_from_three_seeds_on() -> None:
     explicit, implicit, digits, empty = figure.axes
     assert _titles(figure) == ["usps, explicit", "usps, implicit", "digits, explicit", "digits, implicit"]
     assert explicit.get_title("right") == "1–3 seeds, bands: 95 % or range"
-    assert implicit.get_title("right") == "2–3 seeds, bands: 95 % or range"
+    assert implicit.get_title("right") == "2 seeds, bands: range"
     assert digits.get_title("right") == "1 seed"
     assert _texts(empty) == ["no finished run"]
     assert _y(_curve(explicit, style.BLUE)) == pytest.approx([50, 60, 60])
     assert _y(_curve(digits, style.BLUE)) == [25, 50]
-    # FedAvg and CF-CL have bands, novel has one seed, yardsticks never have any; 4.30265 * 10 / sqrt(3) = 24.841
+    # FedAvg and CF-CL have bands; yardsticks have none, nor a say in the seeds; 4.30265 * 10 / sqrt(3) = 24.841
     corners = [np.asarray(band.get_paths()[0].vertices).round(3).tolist() for band in explicit.collections]
     assert len(corners) == 2
     assert [20, 35.159] in corners[1]
@@ -217,8 +217,33 @@ def test_fig5_has_intervals_of_the_mean_from_three_seeds_on() -> None:
     ]
     assert len(implicit.lines) == 3  # FedAvg and centralised stand beside both modes
     assert _legend(figure) == [
-        *("FedAvg", "CF-CL", "uniform", "novel (ours)", "centralised (yardstick)", "oracle (yardstick)"),
+        *("FedAvg", "CF-CL", "uniform", "centralised (yardstick)", "oracle (yardstick)"),
     ]
+
+
+def test_a_panel_shows_the_seeds_that_all_its_methods_have() -> None:
+    low, high = (0.25, 0.25, 0.25), (0.75, 0.75, 0.75)
+    curves = {"fedavg": [high, low, None], "cfcl-explicit": [None, LOW, high], "uniform-implicit": [None, None, LOW]}
+    figures = gallery.draw(
+        made.study(
+            {
+                **{("fig5", "usps", method): found for method, found in curves.items()},
+                **{("fig6", "usps", method): found for method, found in curves.items()},
+                **{("fig8", "usps", method, ("devices", 2)): found for method, found in curves.items()},
+            },
+            milestones={"usps explicit": [0.5]},
+        )
+    )
+
+    # explicit: seed 2 is in both; implicit: no seed is, so that each method shows what it has
+    explicit, implicit = figures["fig5"].axes
+    assert [_y(line)[0] for line in explicit.lines] == [25, 50]
+    assert explicit.get_title("right") == "1 seed"
+    assert [_y(line)[0] for line in implicit.lines] == [50, 50]
+    assert implicit.get_title("right") == "1–2 seeds, bands: range"
+    assert _y(_curve(figures["fig8"].axes[0], style.BLACK)) == [25]
+    assert [axes.get_title("right") for axes in figures["fig6"].axes] == ["1 seed", "1 seed"]
+    assert [text for text in _texts(figures["fig6"].axes[0]) if text == "×"] == ["×"]
 
 
 def test_fig5_draws_the_steps_that_all_seeds_have() -> None:
@@ -321,7 +346,7 @@ def test_fig8_has_a_line_a_method_over_evenly_spaced_numbers() -> None:
             {
                 ("fig8", "usps", "fedavg", ("devices", 10)): [LOW, LOW, LOW],
                 ("fig8", "usps", "fedavg", ("devices", 2)): [(0.25, 0.25, 0.25)] * 3,
-                ("fig8", "usps", "cfcl-implicit", ("devices", 10)): [(0.5, 0.5, 0.8)],
+                ("fig8", "usps", "cfcl-implicit", ("devices", 10)): [(0.5, 0.5, 0.8)] * 3,
                 ("fig8", "usps", "cfcl-implicit", ("devices", 2)): [None],
             }
         )
@@ -335,7 +360,7 @@ def test_fig8_has_a_line_a_method_over_evenly_spaced_numbers() -> None:
     # (0.5 * 10 + 0.65 * 10) / 20
     assert _y(_curve(area, style.BLUE)) == pytest.approx([57.5])
     assert np.asarray(_curve(area, style.BLUE).get_xdata()).round().tolist() == [1]
-    assert final.get_title("right") == "1–3 seeds, bars: 95 % or range"
+    assert final.get_title("right") == "3 seeds, bars: 95 % interval"
     assert _legend(figure) == ["FedAvg", "CF-CL"]
 
 

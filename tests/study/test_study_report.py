@@ -205,6 +205,15 @@ def test_captions_say_how_many_seeds_and_what_the_bands_are() -> None:
     )
 
 
+def test_captions_say_that_a_panel_shows_common_seeds_where_methods_have_different_ones() -> None:
+    def caption(**seeds: int) -> str:
+        places = {("fig5", "usps", method): [LOW] * number for method, number in seeds.items()}
+        return captions.chapters(made.study(places))[0].caption
+
+    assert caption(fedavg=4, bulk=3).endswith("A panel shows the seeds that all its methods have.")
+    assert not caption(fedavg=3, bulk=3).endswith("A panel shows the seeds that all its methods have.")
+
+
 def test_missing_runs_are_named() -> None:
     study = made.study(
         {

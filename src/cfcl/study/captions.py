@@ -48,6 +48,8 @@ READING = {
     "base, as the change does not touch that method. Right: paired difference to uniform, positive where selection "
     "helps.",
 }
+_APART = ("fig7", "regime")
+"""Figures whose methods need not have the same seeds."""
 _SURROUNDINGS = {
     "fig5": "Bands",
     "fig8": "Bars",
@@ -132,7 +134,8 @@ def _seeds(study: Study, figure: str) -> str:
     known = ", ".join(map(str, sorted({seed for seeds in groups for seed in seeds})))
     if counts == [1]:
         return f"One seed ({known}): any difference may be chance."
-    return f"Means over {panels.seeds(counts)} ({known}).{_intervals(figure, counts)}"
+    alike = " A panel shows the seeds that all its methods have." if len(counts) > 1 and figure not in _APART else ""
+    return f"Means over {panels.seeds(counts)} ({known}).{_intervals(figure, counts)}{alike}"
 
 
 def _intervals(figure: str, counts: Sequence[int]) -> str:

@@ -1,7 +1,7 @@
 """Bytes and seconds that it takes to reach accuracies (Fig. 6)."""
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from matplotlib.ticker import EngFormatter
 
 from cfcl.experiments import style
 from cfcl.study import panels
-from cfcl.study.bundle import Study
+from cfcl.study.bundle import Record, Study
 from cfcl.study.measures import Reached, reach
 
 Part = Callable[[Reached], float]
@@ -52,11 +52,10 @@ class Outcome:
         return statistics.fmean(part(found) for found in self.reached)
 
 
-def outcome(study: Study, panel: str, method: str, accuracy: float) -> Outcome:
-    """What it took `method` to reach `accuracy`."""
-    runs = [run for run in study.find("fig6", panel, method).values() if run.evaluations]
-    found = [reach(run, accuracy) for run in runs]
-    return Outcome(tuple(item for item in found if item is not None), len(runs))
+def outcome(runs: Iterable[Record], accuracy: float) -> Outcome:
+    """What it took `runs` to reach `accuracy`."""
+    found = [reach(run, accuracy) for run in runs if run.evaluations]
+    return Outcome(tuple(item for item in found if item is not None), len(found))
 
 
 def to_milestones(study: Study) -> Figure | None:
@@ -93,10 +92,14 @@ def to_milestones(study: Study) -> Figure | None:
 
 def _outcomes(study: Study, panel: str, mode: str) -> dict[str, list[Outcome]]:
     """By method, what each milestone took; without yardsticks, and without methods that have no run."""
-    found = {
-        method: [outcome(study, panel, method, goal) for goal in study.milestones(panel, mode)]
+    known = {
+        method: study.find("fig6", panel, method)
         for method in panels.methods(study, "fig6", mode)
         if not panels.is_yardstick(method)
+    }
+    found = {
+        method: [outcome(runs.values(), goal) for goal in study.milestones(panel, mode)]
+        for method, runs in panels.alike(known).items()
     }
     return {method: items for method, items in found.items() if items[0].seeds}
 

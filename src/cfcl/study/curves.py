@@ -64,8 +64,9 @@ def over_steps(study: Study) -> Figure | None:
     for row, panel in zip(rows, names, strict=True):
         for axes, mode in zip(row, modes, strict=True):
             counts = []
-            for method in panels.methods(study, "fig5", mode):
-                steps, points = common_steps(study.find("fig5", panel, method).values())
+            known = {method: study.find("fig5", panel, method) for method in panels.methods(study, "fig5", mode)}
+            for method, runs in panels.alike(known, apart=list(filter(panels.is_yardstick, known))).items():
+                steps, points = common_steps(runs.values())
                 if points:
                     _curve(axes, steps, points, method, looks[method])
                     counts.append(len(points[0].values))
@@ -107,8 +108,14 @@ def over_setting(study: Study, name: str) -> Figure | None:
     for row, (panel, title) in zip(grid, rows, strict=True):
         for axes, mode in zip(row, modes, strict=True):
             counts: list[int] = []
+            known = {
+                (number, place): runs
+                for number, line in enumerate(lines)
+                for place, runs in _along(study, name, panel, mode, line).items()
+            }
+            shown = panels.alike(known)
             for place, line in enumerate(lines):
-                points = _along(study, name, panel, mode, line, MEASURES[title])
+                points = _points(shown, place, MEASURES[title])
                 if points:
                     shift = 0.05 * (place - (len(lines) - 1) / 2)
                     drawn[line.label] = _marks(axes, points, line, shift)
@@ -145,16 +152,23 @@ def _lines(study: Study, name: str) -> list[_Line]:
     ]
 
 
-def _along(study: Study, name: str, panel: str, mode: str, line: _Line, measure: panels.Measure) -> dict[int, Interval]:
-    """What a line is made of, by the place of the swept value."""
+def _along(study: Study, name: str, panel: str, mode: str, line: _Line) -> dict[int, dict[int, Record]]:
+    """The runs behind a line, by the place of the swept value."""
     method = line.methods.get(mode) or line.methods.get("")
     if method is None:
         return {}
     key = SWEEPS[name].key
-    found = {
-        place: panels.at(study.find(name, panel, method, **{key: value}, **line.settings), measure)
+    return {
+        place: study.find(name, panel, method, **{key: value}, **line.settings)
         for place, value in enumerate(panels.values(study, name, key))
     }
+
+
+def _points(
+    shown: Mapping[tuple[int, int], Mapping[int, Record]], line: int, measure: panels.Measure
+) -> dict[int, Interval]:
+    """What a line is made of, by the place of the swept value."""
+    found = {place: panels.at(runs, measure) for (number, place), runs in shown.items() if number == line}
     return {place: point for place, point in found.items() if point is not None}
 
 

@@ -37,11 +37,7 @@ class Map:
 def distances(study: Study) -> Figure | None:
     """Mean embedding distance between each pair of labels: a row a dataset with one colour scale, a column a method."""
     methods = panels.methods(study, "fig4")
-    found = {
-        panel: {method: known for method in methods if (known := mean_map(study.find("fig4", panel, method).values()))}
-        for panel in study.panels("fig4")
-    }
-    shown = {panel: part for panel, part in found.items() if part}
+    shown = {panel: part for panel in study.panels("fig4") if (part := _maps(study, panel, methods))}
     if not shown:
         return None
     figure, rows = panels.grid(len(shown), len(methods), width=3.2, height=3.0)
@@ -55,6 +51,12 @@ def distances(study: Study) -> Figure | None:
         bar = figure.colorbar(next(image for image in images if image), ax=row, shrink=0.9, pad=0.01, aspect=25)
         bar.set_label("mean embedding distance")
     return figure
+
+
+def _maps(study: Study, panel: str, methods: Iterable[str]) -> dict[str, Map]:
+    """The map of each method that has one."""
+    runs = panels.alike({method: study.find("fig4", panel, method) for method in methods})
+    return {method: known for method, found in runs.items() if (known := mean_map(found.values()))}
 
 
 def mean_map(runs: Iterable[Record]) -> Map | None:

@@ -1,8 +1,8 @@
 """What the figures of a study share: names and looks of methods, a grid of panels, and a mean with its surroundings."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -23,6 +23,7 @@ FEW = 3
 _NAMES = {"fedavg": "FedAvg", "cfcl": "CF-CL", "uniform": "uniform", "kmeans": "K-means", "bulk": "bulk"}
 """The methods of the paper, in the order of legends and tables."""
 
+K = TypeVar("K", bound=Hashable)
 Measure = Callable[[Record], float]
 
 
@@ -117,6 +118,19 @@ def area(run: Record) -> float:
 def scores(runs: Mapping[int, Record], measure: Measure) -> dict[int, float]:
     """A measure of each run by seed, without runs that were evaluated once or never."""
     return {seed: measure(run) for seed, run in runs.items() if len(run.evaluations) > 1}
+
+
+def alike(found: Mapping[K, Mapping[int, Record]], apart: Container[K] = ()) -> dict[K, dict[int, Record]]:
+    """Runs by seed of the places in a panel, in the seeds that all have: seeds differ more than methods do.
+
+    Places without a run have no say, nor have those in `apart`; all seeds, if there is none in common.
+    """
+    known = {key: runs for key, runs in found.items() if runs}
+    groups = [set(runs) for key, runs in known.items() if key not in apart]
+    common = set[int].intersection(*groups) if groups else set()
+    if not common:
+        return {key: dict(runs) for key, runs in known.items()}
+    return {key: {seed: runs[seed] for seed in runs if seed in common} for key, runs in known.items()}
 
 
 def spread(found: Sequence[float]) -> Interval | None:

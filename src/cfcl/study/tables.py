@@ -208,7 +208,7 @@ def _costs(study: Study) -> Table:
             methods = [item for item in panels.methods(study, "fig6", mode) if not panels.is_yardstick(item)]
             for goal in study.milestones(panel, mode):
                 for method in methods:
-                    found = costs.outcome(study, panel, method, goal)
+                    found = costs.outcome(study.find("fig6", panel, method).values(), goal)
                     rows.append([panel, mode, f"{100 * goal:g}", method, *_spent(found)])
     return Table(head, rows)
 
