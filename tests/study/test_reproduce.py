@@ -98,15 +98,38 @@ def test_a_document_without_a_place_is_left_alone(tiny: Path, tmp_path: Path) ->
     assert document.read_text(encoding="utf-8") == "# Mine\n"
 
 
-def test_figures_can_be_added_one_by_one(tiny: Path, tmp_path: Path) -> None:
+def test_figures_and_seeds_can_be_added_one_by_one(tiny: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny, tmp_path / "study")
 
-    result = invoke("reproduce", "fig7", "--out", str(tmp_path / "study"))
+    result = invoke("reproduce", "fig7", "--seeds", "1,7", "--out", str(tmp_path / "study"))
 
     assert result.exit_code == 0
     assert (tmp_path / "study" / "smoke" / "fig7.png").is_file()
     assert (tmp_path / "study" / "smoke" / "fig4.png").is_file()
-    assert len(list((tmp_path / "study" / "runs").glob("digits-*"))) == 6  # its models were there already
+    assert len(list((tmp_path / "study" / "runs").glob("digits-*"))) == 7  # two of its models were there already
+    found = bundle.read(tmp_path / "study" / "smoke").cells
+    # a seed that was there though not asked for, and one that the profile does not have
+    assert [cell.seed for cell in found if cell.figure == "fig7"] == [1, 2, 7]
+
+
+def test_any_panel_of_the_profile_can_be_asked_for(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(tiny, tmp_path / "study")
+    both = {"shorter": Panel("digits", interval=10, steps=10), **TINY.panels}
+    monkeypatch.setitem(PROFILES, "smoke", replace(TINY, panels=both))
+
+    for panel in both:  # what is asked for last no longer names the first
+        words = ["reproduce", "fig7", "--seeds", "1", "--panels", panel]
+        assert invoke(*words, "--out", str(tmp_path / "study")).exit_code == 0
+
+    found = bundle.read(tmp_path / "study" / "smoke")
+    assert {(cell.panel, cell.seed) for cell in found.cells if cell.figure == "fig7"} == {
+        ("digits", 1),
+        ("digits", 2),
+        ("shorter", 1),
+    }
+    assert found.about["notes"] == [
+        f"{name} is shortened to {both[name].steps} steps in this profile." for name in both
+    ]
 
 
 @pytest.mark.parametrize(

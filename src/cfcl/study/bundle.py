@@ -29,7 +29,7 @@ class Cell:
     figure: str
     """Such as `fig8`."""
     panel: str
-    """The name of its preset, such as `usps`."""
+    """Its dataset, such as `usps`, or `usps-short` where runs are shorter than the preset's."""
     method: str
     """Such as `cfcl-explicit`."""
     settings: Mapping[str, Value]

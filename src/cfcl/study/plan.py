@@ -65,6 +65,7 @@ class Profile:
     regime_seeds: tuple[int, ...] = field(default=())
 
 
+_SHORT = Panel("usps", interval=50, steps=600)
 _PAIR, _ONE = ("fashion-mnist", "usps"), ("usps",)
 
 PROFILES = {
@@ -83,6 +84,7 @@ PROFILES = {
         panels={
             "fashion-mnist": Panel("fashion-mnist", interval=50, steps=400),
             "usps": Panel("usps", interval=50),
+            "usps-short": _SHORT,
             "svhn": Panel("svhn", interval=25, steps=100),
         },
         shown={
@@ -97,6 +99,7 @@ PROFILES = {
         panels={
             "fashion-mnist": Panel("fashion-mnist", interval=125),
             "usps": Panel("usps", interval=50),
+            "usps-short": _SHORT,
             "svhn": Panel("svhn", interval=400),
         },
         shown={

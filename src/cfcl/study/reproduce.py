@@ -1,7 +1,7 @@
 """From the names of figures to their runs, records, pictures, verdicts and page."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,8 +53,7 @@ def reproduce(
     with sweep.opened(store):
         before = sweep.look(store, runs)
         failed = _sweep(before, store, num_workers=num_workers, device=device, console=console)
-        asked = {run.digest for run in runs}
-        study = gather(wish.profile, figures, sweep.finished(store), asked, command(wish), overrides, console)
+        study = gather(wish.profile, figures, sweep.finished(store), wanted, command(wish), overrides, console)
     publish(study, folder)
     return Ended(study, folder, failed)
 
@@ -92,18 +91,19 @@ def gather(
     name: str,
     figures: Set[str],
     done: Mapping[str, Path],
-    asked: Set[str],
+    asked: Sequence[tuple[Cell, Config]],
     command: str,
     overrides: Sequence[str],
     console: Console,
 ) -> Study:
-    """What is finished of these figures of a profile, and the places of runs that were asked for and are not."""
+    """What is finished of these figures, in all panels and seeds of a profile, and all that was asked for now."""
     profile = PROFILES[name]
-    cells = [
-        cell
-        for cell, _ in _everything(profile, overrides)
-        if cell.figure in figures and (cell.digest in done or cell.digest in asked)
-    ]
+    named = {(cell.figure, cell.digest): cell for cell, _ in asked}
+    known = plan.plan(profile, sorted(figures - {"regime"}), list(profile.panels), overrides=overrides)
+    known += plan.plan(profile, sorted(figures & {"regime"}), overrides=overrides)  # has a length of its own
+    cells = [cell for cell, _ in known if cell.digest in done or (cell.figure, cell.digest) in named]
+    there = {(cell.figure, cell.digest) for cell in cells}
+    cells += [cell for key, cell in named.items() if key not in there]
     finished = [cell for cell in cells if cell.digest in done]
     mapped = {cell.digest for cell in finished if cell.figure == "fig4"}
     digests = dict.fromkeys(cell.digest for cell in finished)
@@ -151,15 +151,6 @@ def _drawn(folder: Path) -> list[str]:
         return list(json.loads(path.read_text(encoding="utf-8"))["figures"]) if path.exists() else []
     except (OSError, ValueError, KeyError, TypeError):
         raise CfclError(f"{str(path)!r} cannot be read: remove it, and name all figures again") from None
-
-
-def _everything(profile: Profile, overrides: Sequence[str]) -> Iterator[tuple[Cell, Config]]:
-    yield from plan.plan(profile, list(profile.shown), overrides=overrides)
-    extra = [
-        name for name in profile.panels if name not in {panel for shown in profile.shown.values() for panel in shown}
-    ]
-    if extra:
-        yield from plan.plan(profile, ["fig4", "fig5", "fig6", "fig7"], extra, overrides=overrides)
 
 
 def _sweep(before: sweep.Sweep, store: Path, *, num_workers: int, device: str, console: Console) -> list[Outcome]:
