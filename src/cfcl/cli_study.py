@@ -30,8 +30,8 @@ def reproduce(
 ) -> None:
     """Do the paper's study: runs, figures, statistics, and a verdict on every claim, in one report.
 
-    It may be interrupted at any time: the same command goes on where it stopped. Records, pictures and the page are
-    written for all of the profile that is finished, so figures can be added one by one.
+    It may be interrupted at any time: the same command goes on where it stopped. Records, pictures and the page show
+    all that was asked for so far in this profile and is finished, so figures, panels and seeds can be added one by one.
 
     Example: `cfcl reproduce all --profile smoke`, or `cfcl reproduce fig5 --profile quick --panels usps --seeds 1-3`
     """

@@ -49,6 +49,7 @@ def record(
         effective_candidates=25.0,
         num_candidates=50,
         held_labels=0.25,
+        false_negatives=0.125,
         centroid_distance=0.75,
         active=0.5,
         pulled_share=0.25,

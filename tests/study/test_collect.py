@@ -33,6 +33,9 @@ def test_a_record_says_what_the_run_measured(folder: Path) -> None:
     # exchanges at 3, 6 and 9: two of them come before the evaluation at 8
     assert found.evaluations[1].selection == pytest.approx(selection[0][1] + selection[1][1])
     assert found.effective_candidates == pytest.approx(sum(row["effective_candidates"] for row in pulls) / len(pulls))
+    holders = rows[0]["labels"]
+    chances = [row["held_labels"] / len(holders[row["receiver"]]) for row in pulls]
+    assert found.false_negatives == pytest.approx(sum(chances) / len(chances))
     assert len(found.distances) == len(found.labels) == 10
     assert collect.without_distances(found).distances == ()
 

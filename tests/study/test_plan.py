@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from cfcl.errors import CfclError
 from cfcl.study import plan, regime
+from cfcl.study.bundle import Cell
 from cfcl.study.plan import PROFILES, Panel
 
 FULL = PROFILES["full"]
@@ -66,8 +69,32 @@ def test_every_variation_is_one_of_its_kind_and_differs_from_the_base() -> None:
     names = [item.name for item in regime.VARIATIONS]
 
     assert len(set(names)) == len(names)
-    assert len({cell.digest for cell, _ in found}) == len(found)
+    exchanging = [cell for cell, _ in found if cell.method not in ("fedavg", "centralised")]
+    assert len({cell.digest for cell in exchanging}) == len(exchanging)
     assert {run.train.steps for _, run in found} == {regime.STEPS}
+
+
+def test_variations_of_exchange_alone_share_the_runs_without_exchange() -> None:
+    found = {
+        cell.settings["variation"]: cell.digest
+        for cell, _ in plan.plan(PROFILES["quick"], ["regime"], seeds=[100])
+        if cell.method == "fedavg"
+    }
+
+    assert found["margin 1, n = 2, buffer kept"] == found["margin 1"]
+    assert found["margin 1"] != found["base"]
+
+
+def test_plans_are_merged_into_what_one_plan_would_be() -> None:
+    def cells(figures: list[str], panels: list[str], seeds: list[int]) -> list[Cell]:
+        return [cell for cell, _ in plan.plan(FULL, figures, panels, seeds)]
+
+    whole = cells(["fig6", "fig11"], ["fashion-mnist", "usps"], [1, 7])
+    parts = cells(["fig11"], ["usps"], [7]) + cells(["fig6", "fig11"], ["usps", "fashion-mnist"], [7, 1])
+    read = [replace(cell, settings=dict(sorted(cell.settings.items()))) for cell in parts]  # as a file has them
+    foreign = [replace(whole[0], panel="mnist"), replace(whole[-1], settings={"labels": 4, "degree": 2})]
+
+    assert plan.merged(FULL, [*read, *foreign]) == whole
 
 
 def test_where_the_data_lie_changes_no_digest() -> None:

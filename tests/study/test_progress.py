@@ -50,3 +50,9 @@ def test_verdicts_name_only_what_was_tried() -> None:
     Console(file=out, width=200).print(progress.verdicts(study))
     assert "undecided" in out.getvalue()
     assert "K-means reserve" not in out.getvalue()
+
+
+def test_a_study_without_claims_says_so() -> None:
+    study = made.study({("regime", "digits", "cfcl-explicit", ("variation", "base")): [[0.2] * 3]})
+
+    assert progress.verdicts(study) == "No claim is about these figures."

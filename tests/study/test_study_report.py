@@ -162,6 +162,41 @@ def test_swept_settings_are_compared_with_the_plain_choice() -> None:
     assert _row(regime, "usps", "sharp")["Final − uniform"] == "+50.00 (one seed)"
 
 
+def test_a_reference_that_feels_a_variation_is_not_taken_from_the_base() -> None:
+    study = made.study(
+        {
+            ("regime", "usps", "fedavg", ("variation", "base")): [LOW],
+            ("regime", "usps", "cfcl-explicit", ("variation", "buffer kept")): [HIGH],
+            ("regime", "usps", "cfcl-explicit", ("variation", "margin 1")): [HIGH],
+        }
+    )
+
+    table = tables.table(study, "regime")
+
+    assert _row(table, "usps", "buffer kept")["Final − FedAvg"] == "+50.00 (one seed)"
+    assert _row(table, "usps", "margin 1")["Final − FedAvg"] == "–"  # FedAvg with margin 1 has not run
+
+
+def test_variations_have_diagnostics_beside_their_accuracies() -> None:
+    study = made.study({("regime", "usps", "cfcl-explicit", ("variation", "base")): [HIGH]})
+
+    row = _row(tables.table(study, "regime"), "usps", "base")
+
+    shown = [row[name] for name in ("Candidates", "Held (%)", "False negatives (%)", "Active (%)")]
+    assert shown == ["25", "25.0", "12.5", "50.0"]
+
+
+def test_a_study_without_claims_has_no_verdicts() -> None:
+    study = made.study({("regime", "usps", "cfcl-explicit", ("variation", "base")): [HIGH]})
+
+    text, readme = _page(study), _readme(study)
+
+    assert "No claim is about these figures." in Page(text).text
+    assert "No claim is about these figures." in readme
+    assert "Verdicts" not in Page(text).text
+    assert "Verdicts" not in readme
+
+
 def test_costs_and_selections_have_tables_of_their_own() -> None:
     study = made.study(
         {

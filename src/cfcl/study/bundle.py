@@ -78,9 +78,11 @@ class Record:
     separation: float | None
     """Mean distance between labels over that within labels, of the final encoder."""
     effective_candidates: float | None
-    """Mean over pulls, as the three below."""
+    """Mean over pulls, as the four below."""
     num_candidates: int
     held_labels: float | None
+    false_negatives: float | None
+    """The chance that a pulled item has the label of a point of its receiver, were those evenly spread over labels."""
     centroid_distance: float | None
     active: float
     """Mean share of triplets with a loss."""
@@ -264,6 +266,7 @@ def _run(
         effective_candidates=_optional(row["effective_candidates"]),
         num_candidates=int(row["num_candidates"]),
         held_labels=_optional(row["held_labels"]),
+        false_negatives=_optional(row["false_negatives"]),
         centroid_distance=_optional(row["centroid_distance"]),
         active=float(row["active"]),
         pulled_share=float(row["pulled_share"]),

@@ -46,7 +46,9 @@ READING = {
     "neighbours.",
     "regime": "One setting changed at a time, the same for every method. Left: final accuracy; what is pale is of the "
     "base, as the change does not touch that method. Right: paired difference to uniform, positive where selection "
-    "helps.",
+    "helps. In the table, Candidates is their effective number, Held the share of pulled items whose label the "
+    "receiver has already, False negatives how likely a pulled item has the label of a given point of its receiver "
+    "(were those evenly spread over labels), and Active the share of triplets with a loss.",
 }
 _APART = ("fig7", "regime")
 """Figures whose methods need not have the same seeds."""

@@ -13,6 +13,8 @@ from cfcl.study.measures import Interval
 from cfcl.study.savings import COSTS, saving
 
 SUPPORTED, NOT_SUPPORTED, UNDECIDED = "supported", "not supported", "undecided"
+NONE = "No claim is about these figures."
+"""In place of verdicts."""
 
 SUMMARY = ("claim", "figure", "sentence", "verdict", "tests")
 """The columns of `summary`."""

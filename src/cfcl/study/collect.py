@@ -38,6 +38,7 @@ def record(folder: Path) -> Record:
         effective_candidates=_mean(pulls, "effective_candidates"),
         num_candidates=run.config.exchange.num_candidates,
         held_labels=_mean(pulls, "held_labels"),
+        false_negatives=_false_negatives(pulls, run.of("setup")[-1]["labels"]),
         centroid_distance=_mean(pulls, "centroid_distance"),
         active=statistics.fmean(row["active"] for row in train),
         pulled_share=statistics.fmean(row["pulled_share"] for row in train),
@@ -112,6 +113,14 @@ def _evaluation(run: Run, row: Row) -> Evaluation:
         seconds=row["seconds"],
         selection=selection_seconds(run, row["step"]),
     )
+
+
+def _false_negatives(pulls: Sequence[Row], labels: Sequence[Sequence[int]] | None) -> float | None:
+    """The mean chance that a pulled item has the label of a point of its receiver, were those evenly spread."""
+    known = [row for row in pulls if row["held_labels"] is not None]
+    if not known or labels is None:
+        return None
+    return statistics.fmean(row["held_labels"] / len(labels[row["receiver"]]) for row in known)
 
 
 def _mean(rows: Sequence[Row], key: str) -> float | None:

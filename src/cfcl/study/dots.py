@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cfcl.experiments import style
-from cfcl.study import panels
+from cfcl.study import panels, regime
 from cfcl.study.bundle import Record, Study, Value
 from cfcl.study.measures import Interval
 
@@ -31,7 +31,7 @@ class _Block:
     variations: list[Value]
 
 
-def regime(study: Study) -> Figure | None:
+def variations(study: Study) -> Figure | None:
     """A row a variation: final accuracies at the left, differences to uniform with their intervals at the right."""
     blocks = _blocks(study)
     if not blocks:
@@ -56,7 +56,7 @@ def runs(study: Study, panel: str, method: str, variation: Value) -> tuple[dict[
         for cell in study.cells
         if (cell.figure, cell.panel, cell.method) == ("regime", panel, method)
     }
-    kept = variation not in planned and panels.family(method) in REFERENCES
+    kept = variation not in planned and panels.family(method) in REFERENCES and regime.leaves(variation, method)
     return study.find("regime", panel, method, variation=BASE if kept else variation), kept
 
 

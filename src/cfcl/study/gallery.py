@@ -20,7 +20,7 @@ FIGURES: dict[str, Callable[[Study], Figure | None]] = {
     "fig9": lambda study: curves.over_setting(study, "fig9"),
     "fig10": lambda study: curves.over_setting(study, "fig10"),
     "fig11": lambda study: curves.over_setting(study, "fig11"),
-    "regime": dots.regime,
+    "regime": dots.variations,
 }
 
 

@@ -64,6 +64,10 @@ class Profile:
     """No yardsticks, and only FedAvg, uniform and CF-CL where a figure sweeps something."""
     regime_seeds: tuple[int, ...] = field(default=())
 
+    def seeds_of(self, figure: str) -> tuple[int, ...]:
+        """The seeds of a figure, unless others are asked for."""
+        return self.regime_seeds if figure == "regime" else self.seeds
+
 
 _SHORT = Panel("usps", interval=50, steps=600)
 _PAIR, _ONE = ("fashion-mnist", "usps"), ("usps",)
@@ -128,6 +132,25 @@ def plan(
     return sorted(found, key=lambda item: (item[0].seed != profile.pilot, item[0].seed))
 
 
+def merged(profile: Profile, cells: Iterable[Cell]) -> list[Cell]:
+    """Cells of several plans, each once, in the order of one plan; without those that the profile does not have."""
+    rank = {
+        (figure, panel, method, *sorted(settings.items())): place
+        for place, (figure, panel, (method, settings, _)) in enumerate(
+            (figure, panel, item)
+            for figure in profile.shown
+            for panel in profile.panels
+            for item in FIGURES[figure](profile)
+        )
+    }
+    found = {}
+    for cell in cells:
+        place = rank.get((cell.figure, cell.panel, cell.method, *sorted(cell.settings.items())))
+        if place is not None:
+            found[cell.seed != profile.pilot, cell.seed, place] = cell
+    return [found[key] for key in sorted(found)]
+
+
 def check(profile: Profile, figures: Sequence[str], panels: Sequence[str]) -> None:
     """Refuse what the profile does not have."""
     for figure in figures:
@@ -143,9 +166,8 @@ def check(profile: Profile, figures: Sequence[str], panels: Sequence[str]) -> No
 def _cells(
     profile: Profile, figure: str, panels: Sequence[str], seeds: Sequence[int], places: Sequence[str]
 ) -> Iterator[tuple[Cell, Config]]:
-    usual = profile.regime_seeds if figure == "regime" else profile.seeds
     for name in panels or profile.shown[figure]:
-        for seed in [*([profile.pilot] if figure == "fig6" else []), *(seeds or usual)]:
+        for seed in [*([profile.pilot] if figure == "fig6" else []), *(seeds or profile.seeds_of(figure))]:
             for method, settings, overrides in FIGURES[figure](profile):
                 if seed == profile.pilot and not method.startswith(PILOTED):
                     continue
@@ -216,7 +238,7 @@ def _heterogeneity(profile: Profile) -> list[Place]:
 
 def _variations(profile: Profile) -> list[Place]:
     return [
-        (method, {"variation": change.name}, [*regime.BASE, *change.overrides])
+        (method, {"variation": change.name}, regime.overrides(change, method))
         for change in regime.VARIATIONS
         for method in change.methods
     ]

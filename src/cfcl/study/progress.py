@@ -120,9 +120,11 @@ def minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def verdicts(study: Study) -> Table:
+def verdicts(study: Study) -> Table | str:
     """One line per claim that there is something to say about."""
     found = [item for item in claims.judge(study) if item.findings]
+    if not found:
+        return claims.NONE
     table = Table(
         title="\nVerdicts",
         title_justify="left",

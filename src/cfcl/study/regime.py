@@ -106,3 +106,14 @@ VARIATIONS = (
     _regularised("no staleness", "regulariser.staleness_factor=0.0"),
     Variation("buffer of 200, implicit", ("exchange.buffer=limit", "exchange.buffer_size=200"), IMPLICIT),
 )
+
+
+def leaves(name: object, method: str) -> bool:
+    """Whether a variation leaves the runs of `method` as they are in the base, so that they are not done again."""
+    return all(method not in item.methods for item in VARIATIONS if item.name == name)
+
+
+def overrides(variation: Variation, method: str) -> list[str]:
+    """What differs from the preset; where exchange alone varies, methods without it share their runs."""
+    alone = method in ("fedavg", "centralised")
+    return [*BASE, *(item for item in variation.overrides if not (alone and item.startswith("exchange.")))]

@@ -52,7 +52,8 @@ def write(study: Study, drawn: Mapping[str, Picture], folder: Path) -> Path:
 def render(study: Study, drawn: Mapping[str, Picture]) -> str:
     """The page as text: the same study gives the same page."""
     judgements, chapters = claims.judge(study), captions.chapters(study)
-    anchors = [("Verdicts", "verdicts"), *((item.title, item.figure) for item in chapters), ("Files", "files")]
+    judged = [("Verdicts", "verdicts")] if verdict_rows(judgements) else []
+    anchors = [*judged, *((item.title, item.figure) for item in chapters), ("Files", "files")]
     return page.document(
         _title(study),
         tag("h1", _title(study)),
@@ -72,11 +73,11 @@ def markdown(study: Study, drawn: Mapping[str, Picture]) -> str:
         f"# {_plain(_title(study))}",
         _plain(lead(study, judgements)),
         *(_plain(note) for note in _notes(study)),
-        "## Verdicts",
-        _plain(_RULE),
-        _markdown_table(_VERDICTS, verdict_rows(judgements)),
-        _folded("Every test, claim by claim", _markdown_table(claims.DETAILS, claims.details(judgements))),
     ]
+    if rows := verdict_rows(judgements):
+        tests = _markdown_table(claims.DETAILS, claims.details(judgements))
+        parts += ["## Verdicts", _plain(_RULE), _markdown_table(_VERDICTS, rows)]
+        parts.append(_folded("Every test, claim by claim", tests))
     parts += map(_plain, captions.HOW)
     for item in captions.chapters(study):
         parts += _markdown_chapter(item, item.figure in drawn)
@@ -102,7 +103,9 @@ def lead(study: Study, judgements: Iterable[Judgement]) -> str:
     """The verdicts in a sentence or two, and what is missing."""
     found = list(judgements)
     said = [_count([item for item in found if not item.claim.ours], "of the paper")]
-    if ours := [item for item in found if item.claim.ours]:
+    if not any(item.findings for item in found):
+        said = [claims.NONE]
+    elif ours := [item for item in found if item.claim.ours]:
         said.append(_count(ours, "about our own variants"))
     runs = {cell.digest for cell in study.cells}
     if lost := len(runs - set(study.runs)):
@@ -158,15 +161,13 @@ def _verdicts(judgements: Sequence[Judgement]) -> Html:
         for item in judgements
         if item.findings
     ]
-    return tag(
-        "section",
+    judged = [
         tag("h2", "Verdicts"),
         page.table(_VERDICTS, rows, words=True),
         tag("p", _RULE),
         _fold("Every test, claim by claim", *folded),
-        *(tag("p", text) for text in captions.HOW),
-        id="verdicts",
-    )
+    ]
+    return tag("section", *(judged if rows else []), *(tag("p", text) for text in captions.HOW), id="verdicts")
 
 
 def _wrapped(text: str) -> Html:

@@ -1,13 +1,11 @@
 """From the names of figures to their runs, records, pictures, verdicts and page."""
 
-import json
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from cfcl.config import Config
 from cfcl.errors import CfclError
 from cfcl.experiments.workers import Outcome
 from cfcl.sim import engines
@@ -49,11 +47,13 @@ def reproduce(
     for run in {(run.name, run.method): run for run in runs}.values():
         engines.check(run, device)  # refuses an impossible run before any has begun
     store, folder = out / "runs", out / wish.profile
-    figures = {*wish.figures, *_drawn(folder)}
+    before = _before(folder)
     with sweep.opened(store):
-        before = sweep.look(store, runs)
-        failed = _sweep(before, store, num_workers=num_workers, device=device, console=console)
-        study = gather(wish.profile, figures, sweep.finished(store), wanted, command(wish), overrides, console)
+        found = sweep.look(store, runs)
+        failed = _sweep(found, store, num_workers=num_workers, device=device, console=console)
+        done = sweep.finished(store)
+        kept = [cell for cell in before if cell.digest in done]
+        study = gather(wish, [*kept, *(cell for cell, _ in wanted)], done, console)
     publish(study, folder)
     return Ended(study, folder, failed)
 
@@ -87,23 +87,10 @@ def insert_verdicts(study: Study, document: Path) -> None:
         raise CfclError(f"cannot put verdicts into {str(document)!r}: {error}; name a Markdown file") from None
 
 
-def gather(
-    name: str,
-    figures: Set[str],
-    done: Mapping[str, Path],
-    asked: Sequence[tuple[Cell, Config]],
-    command: str,
-    overrides: Sequence[str],
-    console: Console,
-) -> Study:
-    """What is finished of these figures, in all panels and seeds of a profile, and all that was asked for now."""
-    profile = PROFILES[name]
-    named = {(cell.figure, cell.digest): cell for cell, _ in asked}
-    known = plan.plan(profile, sorted(figures - {"regime"}), list(profile.panels), overrides=overrides)
-    known += plan.plan(profile, sorted(figures & {"regime"}), overrides=overrides)  # has a length of its own
-    cells = [cell for cell, _ in known if cell.digest in done or (cell.figure, cell.digest) in named]
-    there = {(cell.figure, cell.digest) for cell in cells}
-    cells += [cell for key, cell in named.items() if key not in there]
+def gather(wish: Wish, places: Iterable[Cell], done: Mapping[str, Path], console: Console) -> Study:
+    """What the finished runs at these places have measured."""
+    profile = PROFILES[wish.profile]
+    cells = plan.merged(profile, places)
     finished = [cell for cell in cells if cell.digest in done]
     mapped = {cell.digest for cell in finished if cell.figure == "fig4"}
     digests = dict.fromkeys(cell.digest for cell in finished)
@@ -116,9 +103,8 @@ def gather(
             with console.status(f"selecting under one model: {cell.panel}, seed {cell.seed}"):
                 chosen += collect.select(done[cell.digest], cell.panel)
     about = {
-        "profile": name,
-        "command": command,
-        "figures": sorted(figures, key=list(plan.FIGURES).index),
+        "profile": wish.profile,
+        "command": command(wish),
         "pilot": profile.pilot,
         "milestones": collect.milestones(finished, runs, profile.pilot),
         "notes": notes(profile, cells),
@@ -144,13 +130,14 @@ def command(wish: Wish) -> str:
     return " ".join(words)
 
 
-def _drawn(folder: Path) -> list[str]:
-    """The figures of the study that is there."""
-    path = folder / "study.json"
+def _before(folder: Path) -> Sequence[Cell]:
+    """The places of the study that is there."""
     try:
-        return list(json.loads(path.read_text(encoding="utf-8"))["figures"]) if path.exists() else []
-    except (OSError, ValueError, KeyError, TypeError):
-        raise CfclError(f"{str(path)!r} cannot be read: remove it, and name all figures again") from None
+        return bundle.read(folder).cells if (folder / "study.json").exists() else ()
+    except CfclError:
+        raise CfclError(
+            f"the study in {str(folder)!r} cannot be read: remove that folder, and name all figures again"
+        ) from None
 
 
 def _sweep(before: sweep.Sweep, store: Path, *, num_workers: int, device: str, console: Console) -> list[Outcome]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cfcl.experiments.progress import size
-from cfcl.study import costs, dots, maps, panels
+from cfcl.study import costs, dots, maps, panels, regime
 from cfcl.study.bundle import Record, Selection, Study, Value
 from cfcl.study.measures import Interval, interval, paired
 
@@ -54,11 +54,26 @@ class Column:
     title: str
     measure: Callable[[Record], float | None]
     digits: int = 2
+    compared: bool = True
+    """Whether differences to other places are shown, too."""
 
     def of(self, runs: Mapping[int, Record]) -> dict[int, float]:
         """By seed, where it is known."""
         found = {seed: self.measure(run) for seed, run in runs.items()}
         return {seed: value for seed, value in found.items() if value is not None}
+
+
+_DIAGNOSTICS = [
+    Column("Candidates", lambda run: run.effective_candidates, digits=0, compared=False),
+    Column("Held (%)", lambda run: _percent(run.held_labels), digits=1, compared=False),
+    Column("False negatives (%)", lambda run: _percent(run.false_negatives), digits=1, compared=False),
+    Column("Active (%)", lambda run: _percent(run.active), digits=1, compared=False),
+]
+"""What was pulled, and how many triplets had a loss."""
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
 
 
 def table(study: Study, figure: str) -> Table:
@@ -116,7 +131,8 @@ def _compared(study: Study, figure: str) -> Table:
     others = {"FedAvg": _fedavg, "uniform": _uniform, **_contrast(study, figure)}
     head = ["Dataset", *(SETTINGS.get(name, name) for name in swept), "Method", "Seeds"]
     head += [column.title for column in columns]
-    head += [f"{column.title.partition(' ')[0]} − {other}" for column in columns for other in others]
+    compared = [column for column in columns if column.compared]
+    head += [f"{column.title.partition(' ')[0]} − {other}" for column in compared for other in others]
     rows = []
     for key, place in found.items():
         panel, settings, method = key
@@ -128,7 +144,7 @@ def _compared(study: Study, figure: str) -> Table:
                 method,
                 _seeds(place),
                 *(level(interval(list(column.of(place.runs).values())), column.digits) for column in columns),
-                *(_paired(column, place, other) for column in columns for other in against),
+                *(_paired(column, place, other) for column in compared for other in against),
             ]
         )
     return _without_empty(Table(head, rows))
@@ -137,7 +153,8 @@ def _compared(study: Study, figure: str) -> Table:
 def _columns(figure: str) -> list[Column]:
     if figure == "fig4":
         return [Column("Separation", lambda run: run.separation, digits=3)]
-    return [Column("Final (%)", _whole(panels.final)), Column("Mean (%)", _whole(panels.area))]
+    found = [Column("Final (%)", _whole(panels.final)), Column("Mean (%)", _whole(panels.area))]
+    return [*found, *_DIAGNOSTICS] if figure == "regime" else found
 
 
 def _whole(measure: panels.Measure) -> Callable[[Record], float | None]:
@@ -154,6 +171,8 @@ def _find(found: Mapping[Key, Place], wanted: Key | None) -> Place | None:
     if wanted is None or wanted in found:
         return found.get(wanted) if wanted else None
     panel, settings, method = wanted
+    if not regime.leaves(dict(settings).get("variation"), method):
+        return None
     base: tuple[tuple[str, Value], ...] = tuple(
         (name, dots.BASE if name == "variation" else value) for name, value in settings
     )
