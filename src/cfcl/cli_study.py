@@ -19,7 +19,13 @@ def reproduce(
         Literal["smoke", "quick", "full"],
         typer.Option(help="smoke: digits, minutes; quick: USPS whole and Fashion-MNIST shortened; full: everything."),
     ] = "smoke",
-    panels: Annotated[str, typer.Option(help="Only these datasets, comma-separated; not given: the profile's.")] = "",
+    panels: Annotated[
+        str,
+        typer.Option(
+            help="Only these datasets, comma-separated; not given: the profile's. "
+            "quick and full also have usps-short (600 steps)."
+        ),
+    ] = "",
     seeds: Annotated[str, typer.Option(help="Only these seeds, such as 1-3; not given: the profile's.")] = "",
     out: Annotated[
         Path, typer.Option(help="Folder of the study; runs that are finished there are not repeated.")

@@ -98,6 +98,7 @@ VARIATIONS = (
     _scored("Eq. 16 as drafted", "exchange.score=draft"),
     _scored("overlap around 0", "exchange.overlap_mean=0.0"),
     _scored("overlap around 2", "exchange.overlap_mean=2.0"),
+    _scored("overlap three times as wide", "exchange.overlap_std=1.5"),
     _regularised("regulariser summed, weight 0.02", "regulariser.reduction=sum", "regulariser.weight=0.02"),
     _regularised("regulariser summed, weight 0.1", "regulariser.reduction=sum", "regulariser.weight=0.1"),
     _regularised("regulariser's weight 0.3", "regulariser.weight=0.3"),
