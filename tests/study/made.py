@@ -80,7 +80,6 @@ def study(
     return Study(
         about={
             "profile": "made",
-            "command": "cfcl reproduce",
             "pilot": PILOT,
             "notes": [],
             "milestones": {name: list(values) for name, values in (milestones or {}).items()},

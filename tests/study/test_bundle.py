@@ -106,18 +106,6 @@ def test_a_study_knows_what_it_holds() -> None:
     assert replace(study, selections=()).figures == ["fig4", "fig9", "fig10"]
 
 
-def test_values_come_in_the_order_in_which_they_are_swept() -> None:
-    study = made.study(
-        {
-            ("fig8", "usps", "fedavg", ("devices", 10)): [[0.5]],
-            ("fig8", "usps", "fedavg", ("devices", 2)): [[0.5]],
-            ("fig8", "digits", "fedavg", ("devices", 10)): [[0.5]],
-        }
-    )
-
-    assert study.values("fig8", "devices") == [10, 2]
-
-
 def test_runs_are_found_by_seed_without_the_pilot_and_what_is_missing() -> None:
     study = made.study(
         {

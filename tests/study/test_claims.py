@@ -7,6 +7,7 @@ import pytest
 from cfcl.study import claims
 from cfcl.study.bundle import Record, Study
 from cfcl.study.claims import NOT_SUPPORTED, SUPPORTED, UNDECIDED, Finding, Judgement
+from cfcl.study.savings import saving
 from tests.study import made
 
 MODES = ("explicit", "implicit")
@@ -478,20 +479,26 @@ def test_a_claim_is_as_good_as_its_worst_test(verdicts: Sequence[str], verdict: 
 def test_tables_say_what_was_found() -> None:
     judgements = [_judgement(_faster([52.0, 52.5, 53.0], [50.0] * 3), "5c"), _judgement(_faster([52.0], [50.0]), "5c")]
 
-    summary = claims.to_markdown(claims.SUMMARY, claims.summary(judgements))
     details = claims.to_markdown(claims.DETAILS, claims.details(judgements))
 
-    says = "explicit CF-CL learns faster than implicit CF-CL"
-    assert summary == (
-        "| claim | figure | sentence | verdict | tests |\n"
-        "| --- | --- | --- | --- | --- |\n"
-        f"| 5c | fig5 | {says} | supported | 1 of 1 supported |\n"
-        f"| 5c | fig5 | {says} | undecided | 0 of 1 supported |\n"
-    )
     assert details.splitlines()[2:] == [
         "| 5c | usps |  | +2.50 | +1.26 to +3.74 | points | 3 | supported |  |",  # 2.5 ± 1.242
         "| 5c | usps |  | +2.00 | – | points | 1 | undecided | too few seeds |",
     ]
+
+
+def test_a_mean_over_milestones_says_where_some_cannot_be_compared() -> None:
+    slow, quick = made.record([0.0, 0.25, 0.5, 0.75]), made.record([0.0, 0.5, 0.75, 0.75])
+    both = {1: (slow, quick), 2: (made.record([0.0, 0.25, 0.5, 1.0]), made.record([0.0, 0.5, 0.75, 1.0]))}
+
+    found = saving(both, [0.5, 0.9], "steps")
+
+    # half way after one step of two, in both seeds; 0.9 is reached in the second alone, at the same cost or nearly so
+    assert found.partial == (1,)
+    assert (found.failed, found.bounds, found.void) == ((), (), ())
+    assert found.estimate is not None
+    assert found.estimate.values[0] == pytest.approx(50)
+    assert found.estimate.values[1] < 50
 
 
 def test_tables_have_a_place_for_what_is_missing_and_what_is_large() -> None:

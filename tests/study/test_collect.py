@@ -29,7 +29,7 @@ def test_a_record_says_what_the_run_measured(folder: Path) -> None:
     assert found.digest == small().digest
     assert [item.step for item in found.evaluations] == [row["step"] for row in evals] == [0, 8, 12]
     assert [item.probe for item in found.evaluations] == [row["probe"] for row in evals]
-    assert found.evaluations[-1].d2d == evals[-1]["bytes_push"] + evals[-1]["bytes_pull"]
+    assert found.evaluations[-1].bytes_push == evals[-1]["bytes_push"]
     # exchanges at 3, 6 and 9: two of them come before the evaluation at 8
     assert found.evaluations[1].selection == pytest.approx(selection[0][1] + selection[1][1])
     assert found.effective_candidates == pytest.approx(sum(row["effective_candidates"] for row in pulls) / len(pulls))

@@ -399,9 +399,9 @@ def test_regime_compares_with_uniform_and_takes_it_from_the_base_where_it_did_no
                 ("regime", "usps", "uniform-explicit", ("variation", "base")): level(50, 50, 50),
                 ("regime", "usps", "cfcl-explicit", ("variation", "base")): level(50, 60, 70),
                 ("regime", "usps", "oracle-explicit", ("variation", "base")): level(80, 80, 80),
-                ("regime", "usps", "cfcl-explicit", ("variation", "sharp")): level(60, 60, 60),
-                ("regime", "usps", "uniform-explicit", ("variation", "wide")): [None],
-                ("regime", "usps", "novel-explicit", ("variation", "wide")): level(55, 55, 55),
+                ("regime", "usps", "cfcl-explicit", ("variation", "4 clusters")): level(60, 60, 60),
+                ("regime", "usps", "uniform-explicit", ("variation", "n = 30")): [None],
+                ("regime", "usps", "novel-explicit", ("variation", "n = 30")): level(55, 55, 55),
                 ("regime", "usps", "uniform-implicit", ("variation", "base")): level(50),
                 ("regime", "usps", "cfcl-implicit", ("variation", "base")): level(45),
             }
@@ -409,7 +409,7 @@ def test_regime_compares_with_uniform_and_takes_it_from_the_base_where_it_did_no
     )["regime"]
 
     left, right, _, lone = figure.axes
-    assert [text.get_text() for text in left.get_yticklabels()] == ["base", "sharp", "wide"]
+    assert [text.get_text() for text in left.get_yticklabels()] == ["base", "4 clusters", "n = 30"]
     assert _titles(figure) == ["usps, explicit", "against uniform", "usps, implicit", "against uniform"]
     pale = {
         (str(line.get_color()), round(_y(line)[0])): line.get_alpha()
@@ -418,7 +418,7 @@ def test_regime_compares_with_uniform_and_takes_it_from_the_base_where_it_did_no
     }
     assert pale == {
         **{(style.BLACK, 0): 1.0, (style.BLACK, 1): 0.35, (style.BLACK, 2): 0.35},
-        **{(style.VERMILLION, 0): 1.0, (style.VERMILLION, 1): 0.35},  # under `wide` it is missing, not left alone
+        **{(style.VERMILLION, 0): 1.0, (style.VERMILLION, 1): 0.35},  # under `n = 30` it is missing, not left alone
         **{(style.BLUE, 0): 1.0, (style.BLUE, 1): 1.0},
         **{("#7A3B10", 2): 1.0, (style.GREY, 0): 1.0},
     }

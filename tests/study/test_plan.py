@@ -65,10 +65,11 @@ def test_evaluations_keep_their_distance_when_the_aggregation_period_changes() -
 
 
 def test_every_variation_is_one_of_its_kind_and_differs_from_the_base() -> None:
-    found = plan.plan(PROFILES["quick"], ["regime"], seeds=[100])
+    found = plan.plan(FULL, ["regime"], seeds=[100])
     names = [item.name for item in regime.VARIATIONS]
 
     assert len(set(names)) == len(names)
+    assert {cell.panel for cell, _ in found} == {"fashion-mnist", "usps"}
     exchanging = [cell for cell, _ in found if cell.method not in ("fedavg", "centralised")]
     assert len({cell.digest for cell in exchanging}) == len(exchanging)
     assert {run.train.steps for _, run in found} == {regime.STEPS}
@@ -92,7 +93,7 @@ def test_plans_are_merged_into_what_one_plan_would_be() -> None:
     whole = cells(["fig6", "fig11"], ["fashion-mnist", "usps"], [1, 7])
     parts = cells(["fig11"], ["usps"], [7]) + cells(["fig6", "fig11"], ["usps", "fashion-mnist"], [7, 1])
     read = [replace(cell, settings=dict(sorted(cell.settings.items()))) for cell in parts]  # as a file has them
-    foreign = [replace(whole[0], panel="mnist"), replace(whole[-1], settings={"labels": 4, "degree": 2})]
+    foreign = [replace(whole[0], panel="mnist"), replace(whole[-1], digest="of another time")]
 
     assert plan.merged(FULL, [*read, *foreign]) == whole
 
@@ -113,13 +114,14 @@ def test_a_shortened_panel_is_as_long_as_it_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("figures", "panels", "complaint"),
+    ("figures", "panels", "seeds", "complaint"),
     [
-        (["fig12"], [], "'fig12' is not a figure of the study: choose from fig4, "),
-        (["regime"], [], "'regime' is not part of this profile"),
-        (["fig4"], ["mnist"], "--panels 'mnist' is not in this profile: choose from digits"),
+        (["fig12"], [], [], "'fig12' is not a figure of the study: choose from fig4, "),
+        (["regime"], [], [], "'regime' is not part of this profile"),
+        (["fig4"], ["mnist"], [], "--panels 'mnist' is not in this profile: choose from digits"),
+        (["fig4"], [], [9, 10], "--seeds 10 is the pilot, which sets milestones and is not reported: choose others"),
     ],
 )
-def test_what_there_is_not_is_refused(figures: list[str], panels: list[str], complaint: str) -> None:
+def test_what_there_is_not_is_refused(figures: list[str], panels: list[str], seeds: list[int], complaint: str) -> None:
     with pytest.raises(CfclError, match=complaint):
-        plan.check(PROFILES["smoke"], figures, panels)
+        plan.check(PROFILES["smoke"], figures, panels, seeds)

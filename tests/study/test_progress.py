@@ -24,6 +24,19 @@ def test_time_left_knows_that_datasets_differ(monkeypatch: pytest.MonkeyPatch) -
     assert left.seconds() == (10 + 190) / 2
 
 
+def test_a_run_that_failed_says_nothing_about_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    left = TimeLeft([small("train.steps=100")] * 3, num_workers=1)
+    for place in (0, 1):
+        left.see(place, 0)
+    now[0] = 110.0
+    left.see(0, 10)  # 1 s a step
+    left.give_up(1)
+
+    assert left.seconds() == 90 + 100
+
+
 def test_a_log_says_how_every_run_ended() -> None:
     out = StringIO()
     todo = [small("train.steps=10"), small("train.steps=10", "seed=1")]

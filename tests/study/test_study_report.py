@@ -49,8 +49,8 @@ def test_a_page_about_every_figure(tmp_path: Path) -> None:
     assert page.tables[0][0] == ["Claim", "Verdict", "Sentence", "Tests", "Differences"]
     assert [row[0] for row in page.tables[0][1:]] == [item.claim.id for item in claims.judge(study)]
     for figure in (*(f"fig{number}" for number in range(4, 12)), "regime"):
-        where = "" if figure == "fig7" else " --panels digits --seeds 1,2"  # selections alone, without a run of theirs
-        assert f"cfcl reproduce {figure} --profile made{where}" in page.text
+        command = f"cfcl reproduce {figure} --profile made --panels digits --seeds 1,2"
+        assert (command in page.text) == (figure != "fig7")  # selections alone, without a run of theirs
     assert page.text.count("Versions: cfcl 0.1, torch 2.6.") == 9
     assert f"made by cfcl {__version__}" in page.text
     inner = set(re.findall(r'\bid="([^"]*)"', text))
@@ -140,7 +140,7 @@ def test_swept_settings_are_compared_with_the_plain_choice() -> None:
             ("fig11", "usps", "cfcl-implicit", ("labels", 1), ("degree", 8)): [LOW],
             ("fig11", "usps", "cfcl-implicit", ("labels", 1), ("degree", 2)): [HIGH],
             ("regime", "usps", "uniform-implicit", ("variation", "base")): [LOW],
-            ("regime", "usps", "cfcl-implicit", ("variation", "sharp")): [HIGH],
+            ("regime", "usps", "cfcl-implicit", ("variation", "overlap around 0")): [HIGH],
         }
     )
 
@@ -158,8 +158,8 @@ def test_swept_settings_are_compared_with_the_plain_choice() -> None:
         "–",
     ]
     assert [row[degrees.head.index("Final − degree 2")] for row in degrees.rows] == ["–", "-50.00 (one seed)"]
-    # the base's uniform, as `sharp` has none of its own
-    assert _row(regime, "usps", "sharp")["Final − uniform"] == "+50.00 (one seed)"
+    # the base's uniform, as this variation leaves it alone
+    assert _row(regime, "usps", "overlap around 0")["Final − uniform"] == "+50.00 (one seed)"
 
 
 def test_a_reference_that_feels_a_variation_is_not_taken_from_the_base() -> None:
@@ -277,6 +277,21 @@ def test_what_cannot_be_drawn_is_said() -> None:
     assert "Versions: no run, so none." not in text  # fig5 has none of its own, so it names those of the study
 
 
+def test_a_command_names_the_panels_that_have_the_same_seeds() -> None:
+    study = made.study(
+        {
+            ("fig5", "usps", "fedavg"): [LOW, LOW],
+            ("fig5", "svhn", "fedavg"): [LOW],
+            ("fig5", "digits", "fedavg"): [LOW, None],
+        }
+    )
+
+    assert captions.commands(study, "fig5") == [
+        "cfcl reproduce fig5 --profile made --panels usps,digits --seeds 1,2",
+        "cfcl reproduce fig5 --profile made --panels svhn --seeds 1",
+    ]
+
+
 def test_hostile_text_is_escaped() -> None:
     run = made.record(HIGH, versions=HOSTILE)
     study = made.study(
@@ -285,7 +300,6 @@ def test_hostile_text_is_escaped() -> None:
             ("regime", "usps", "fedavg", ("variation", HOSTILE)): [LOW],
         },
         notes=[HOSTILE],
-        command=HOSTILE,
         profile=HOSTILE,
     )
 
@@ -309,7 +323,7 @@ def test_markdown_has_the_same_tables_and_the_figures_beside_it() -> None:
         assert f"]({figure}.png)" in text
     assert "| digits | cfcl-explicit | 2 | 100.00 ± 0.00 | 75.00 ± 0.00 | +50.00 (+50.00 to +50.00) |" in text
     assert "- [cells.csv](cells.csv): which run stands where in which figure\n" in text
-    assert text.endswith(f"Command: `cfcl reproduce`; written by cfcl {__version__}.\n")
+    assert text.endswith(f"\n\nWritten by cfcl {__version__}.\n")
 
 
 def test_long_tables_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,11 +56,6 @@ class Evaluation:
     """Seconds measured for selection."""
 
     @property
-    def d2d(self) -> int:
-        """Bytes between devices."""
-        return self.bytes_push + self.bytes_pull
-
-    @property
     def delay(self) -> float:
         """Seconds of the delay model and of selection."""
         return self.seconds + self.selection
@@ -116,7 +111,7 @@ class Study:
     """All of it."""
 
     about: Mapping[str, Any]
-    """`profile`, `command`, `pilot` (a seed), `notes`, and `milestones`: accuracies by panel and mode."""
+    """`profile`, `pilot` (a seed), `notes`, and `milestones`: accuracies by panel and mode."""
     cells: tuple[Cell, ...]
     runs: Mapping[str, Record]
     """By digest."""
@@ -132,9 +127,10 @@ class Study:
         """The panels of a figure, in order of appearance."""
         return list(dict.fromkeys(cell.panel for cell in self.cells if cell.figure == figure))
 
-    def values(self, figure: str, key: str) -> list[Value]:
-        """The values that a figure sweeps, in order of appearance."""
-        return list(dict.fromkeys(cell.settings[key] for cell in self.cells if cell.figure == figure))
+    @property
+    def reported(self) -> list[Selection]:
+        """Selections of items, without the pilot's."""
+        return [item for item in self.selections if item.seed != self.about["pilot"] and item.items]
 
     def find(self, figure: str, panel: str, method: str, **settings: Value) -> dict[int, Record]:
         """The finished runs at one place of a figure, by seed; the pilot is none of them."""
@@ -154,7 +150,14 @@ class Study:
 
 def write(study: Study, folder: Path) -> None:
     """The files of `study`; the same study gives the same bytes."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(study, folder)
+    except OSError as error:
+        raise CfclError(f"cannot write records to {str(folder)!r}: {error.strerror}; choose another folder") from None
+
+
+def _write(study: Study, folder: Path) -> None:
     runs = sorted(study.runs.values(), key=lambda run: (run.preset, run.method, run.seed, run.digest))
     _table(folder / "cells.csv", _names(Cell), (_cell_row(cell) for cell in study.cells))
     _table(folder / "runs.csv", _SCALARS, ([getattr(run, name) for name in _SCALARS] for run in runs))

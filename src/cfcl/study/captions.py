@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cfcl.study import maps, panels, tables
+from cfcl.study import panels, tables
 from cfcl.study.bundle import Study, Value
 from cfcl.study.tables import Table
 
@@ -70,7 +70,7 @@ class Chapter:
     title: str
     caption: str
     table: Table
-    command: str
+    commands: list[str]
     versions: list[str]
     missing: list[str]
     """Runs that are not there, in words."""
@@ -84,7 +84,7 @@ def chapters(study: Study) -> list[Chapter]:
             title=TITLES.get(figure, figure),
             caption=" ".join(filter(None, [READING.get(figure, ""), _seeds(study, figure)])),
             table=tables.table(study, figure),
-            command=command(study, figure),
+            commands=commands(study, figure),
             versions=_versions(study, figure),
             missing=missing(study, figure),
         )
@@ -92,14 +92,17 @@ def chapters(study: Study) -> list[Chapter]:
     ]
 
 
-def command(study: Study, figure: str) -> str:
-    """What asks for the runs behind a figure, and for no others."""
-    mine = [cell for cell in study.cells if cell.figure == figure]
-    seeds = sorted({cell.seed for cell in mine} - {study.about["pilot"]})
+def commands(study: Study, figure: str) -> list[str]:
+    """What asks for the runs behind a figure: a line for all panels that have the same seeds."""
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for panel in study.panels(figure):
+        mine = {cell.seed for cell in study.cells if (cell.figure, cell.panel) == (figure, panel)}
+        groups.setdefault(tuple(sorted(mine - {study.about["pilot"]})), []).append(panel)
     words = ["cfcl", "reproduce", figure, "--profile", str(study.about["profile"])]
-    words += ["--panels", ",".join(study.panels(figure))] if mine else []
-    words += ["--seeds", ",".join(map(str, seeds))] if seeds else []
-    return " ".join(words)
+    return [
+        " ".join([*words, "--panels", ",".join(panels), *(["--seeds", ",".join(map(str, seeds))] if seeds else [])])
+        for seeds, panels in groups.items()
+    ]
 
 
 def missing(study: Study, figure: str) -> list[str]:
@@ -123,7 +126,7 @@ def _settings(settings: Mapping[str, Value]) -> str:
 def _seeds(study: Study, figure: str) -> str:
     """Which seeds are behind a figure, and what its intervals are."""
     if figure == "fig7":
-        found = maps.reported(study)
+        found = study.reported
         by_place: dict[tuple[str, str], list[int]] = {}
         for item in found:
             by_place.setdefault((item.panel, item.method), []).append(item.seed)

@@ -16,8 +16,6 @@ SUPPORTED, NOT_SUPPORTED, UNDECIDED = "supported", "not supported", "undecided"
 NONE = "No claim is about these figures."
 """In place of verdicts."""
 
-SUMMARY = ("claim", "figure", "sentence", "verdict", "tests")
-"""The columns of `summary`."""
 FEWEST_SEEDS = 3
 """Two that happen to agree would decide anything."""
 DETAILS = ("claim", "panel", "case", "difference", "95 % interval", "unit", "seeds", "verdict", "note")
@@ -61,7 +59,7 @@ class Claim:
     minus: Sequence[Any]
     each: Mapping[str, Any] = field(default_factory=dict)
     at_least: float | None = None
-    """A stated size; without one any difference worth the name will do."""
+    """A stated size; without one any difference above zero will do."""
     ours: bool = False
     """Whether it is about a variant of our own: no claim where a study has no such runs."""
 
@@ -130,11 +128,6 @@ def judge(study: Study) -> list[Judgement]:
     return [item for item in found if item.findings or not item.claim.ours]
 
 
-def summary(judgements: Iterable[Judgement]) -> list[list[str]]:
-    """A row a claim, under `SUMMARY`."""
-    return [[item.claim.id, item.claim.figure, item.claim.says, item.verdict, item.counts] for item in judgements]
-
-
 def details(judgements: Iterable[Judgement]) -> list[list[str]]:
     """A row a test, under `DETAILS`."""
     return [
@@ -176,7 +169,7 @@ def _findings(study: Study, claim: Claim) -> Iterable[Finding]:
 
 def _panels(study: Study, claim: Claim) -> list[str]:
     if claim.measure in _SELECTIONS:
-        return list(dict.fromkeys(item.panel for item in study.selections))
+        return list(dict.fromkeys(item.panel for item in study.reported))
     return study.panels(claim.figure)
 
 
@@ -263,6 +256,8 @@ def _test_saving(
         return verdict, None, _join(f"{minus} never gets there in {len(saved.failed)} {of_all}, {plus} does", note)
     if saved.void:
         note = _join(f"nothing to compare in {len(saved.void)} {of_all}", note)
+    if saved.partial:
+        note = _join(f"not all milestones can be compared in {len(saved.partial)} {of_all}", note)
     if saved.bounds:
         note = _join(f"a lower bound: {plus} never gets there in {len(saved.bounds)} {of_all}", note)
     verdict, estimate, note = _verdict(claim, saved.estimate, note)
@@ -276,8 +271,8 @@ def _measured(study: Study, claim: Claim, panel: str, place: Mapping[str, Any]) 
         wanted = (panel, place["method"])
         return {
             item.seed: _SELECTIONS[claim.measure](item)
-            for item in study.selections
-            if (item.panel, item.method) == wanted and item.seed != study.about["pilot"]
+            for item in study.reported
+            if (item.panel, item.method) == wanted
         }
     values = {seed: _RUNS[claim.measure](run) for seed, run in study.find(claim.figure, panel, **place).items()}
     return {seed: value for seed, value in values.items() if value is not None}

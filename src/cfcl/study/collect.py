@@ -69,13 +69,13 @@ def milestones(cells: Iterable[Cell], runs: Mapping[str, Record], pilot: int) ->
 def select(folder: Path, panel: str) -> list[Selection]:
     """What policies select under the final model of the run in `folder`, which is kept beside its records."""
     kept = folder / "selections.json"
-    if not kept.is_file():
-        found = [asdict(item) for item in _select(records.load(folder), panel)]
+    rows = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else []
+    if [row["method"] for row in rows] != list(SELECTING):
+        rows = [asdict(item) for item in _select(records.load(folder), panel)]
         part = kept.with_suffix(".part")
-        part.write_text(json.dumps(found) + "\n", encoding="utf-8")
+        part.write_text(json.dumps(rows) + "\n", encoding="utf-8")
         part.replace(kept)
-    rows = json.loads(kept.read_text(encoding="utf-8"))
-    return [Selection(**{**row, "histogram": tuple(row["histogram"])}) for row in rows]
+    return [Selection(**{**row, "panel": panel, "histogram": tuple(row["histogram"])}) for row in rows]
 
 
 def _select(run: Run, panel: str) -> list[Selection]:

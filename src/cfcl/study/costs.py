@@ -54,7 +54,7 @@ class Outcome:
 
 def outcome(runs: Iterable[Record], accuracy: float) -> Outcome:
     """What it took `runs` to reach `accuracy`."""
-    found = [reach(run, accuracy) for run in runs if run.evaluations]
+    found = [reach(run, accuracy) for run in runs]
     return Outcome(tuple(item for item in found if item is not None), len(found))
 
 

@@ -80,7 +80,7 @@ def over_steps(study: Study) -> Figure | None:
 
 def common_steps(runs: Iterable[Record]) -> tuple[list[int], list[Interval]]:
     """The steps at which all runs were evaluated, and the probe accuracies there in percent."""
-    found = [{item.step: 100 * item.probe for item in run.evaluations} for run in runs if run.evaluations]
+    found = [{item.step: 100 * item.probe for item in run.evaluations} for run in runs]
     steps = sorted(set[int].intersection(*map(set, found))) if found else []
     points = [panels.spread([curve[step] for curve in found]) for step in steps]
     return steps, [point for point in points if point is not None]

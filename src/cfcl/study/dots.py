@@ -12,8 +12,6 @@ from cfcl.study import panels, regime
 from cfcl.study.bundle import Record, Study, Value
 from cfcl.study.measures import Interval
 
-BASE = "base"
-"""The variation that changes nothing."""
 REFERENCES = ("fedavg", "uniform")
 """Methods that may be left as they are by a change in the selection of others: then `base` has their runs."""
 _APART = (*REFERENCES, "centralised")
@@ -57,7 +55,7 @@ def runs(study: Study, panel: str, method: str, variation: Value) -> tuple[dict[
         if (cell.figure, cell.panel, cell.method) == ("regime", panel, method)
     }
     kept = variation not in planned and panels.family(method) in REFERENCES and regime.leaves(variation, method)
-    return study.find("regime", panel, method, variation=BASE if kept else variation), kept
+    return study.find("regime", panel, method, variation=regime.BASE if kept else variation), kept
 
 
 def _blocks(study: Study) -> list[_Block]:
@@ -119,7 +117,7 @@ def _differences(axes: Axes, study: Study, block: _Block, looks: Mapping[str, st
 
 def _difference(study: Study, block: _Block, method: str, variation: Value) -> Interval | None:
     mine, theirs = (
-        panels.scores(runs(study, block.panel, name, variation)[0], panels.final)
+        {seed: panels.final(run) for seed, run in runs(study, block.panel, name, variation)[0].items()}
         for name in (method, f"uniform-{block.mode}")
     )
     return panels.spread([mine[seed] - theirs[seed] for seed in mine if seed in theirs])

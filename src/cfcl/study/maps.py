@@ -12,6 +12,7 @@ from matplotlib.image import AxesImage
 
 from cfcl.study import panels
 from cfcl.study.bundle import BIN, Record, Selection, Study
+from cfcl.study.plan import MODES
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
@@ -91,11 +92,11 @@ def _words(method: str) -> str:
 
 def selections(study: Study) -> Figure | None:
     """Histograms of the distance of selected items to the nearest centroid of their receiver, all under one model."""
-    found = reported(study)
+    found = study.reported
     if not found:
         return None
     names = list(dict.fromkeys(item.panel for item in found))
-    modes = [mode for mode in panels.MODES if any(panels.mode_of(item.method) == mode for item in found)]
+    modes = [mode for mode in MODES if any(panels.mode_of(item.method) == mode for item in found)]
     figure, rows = panels.grid(len(names), len(modes))
     for row, panel in zip(rows, names, strict=True):
         for axes, mode in zip(row, modes, strict=True):
@@ -104,11 +105,6 @@ def selections(study: Study) -> Figure | None:
             seeds = panels.seeds(len([item for item in part if item.method == method]) for method in _methods(part))
             panels.title(axes, f"{panel}, {mode}", seeds)
     return figure
-
-
-def reported(study: Study) -> list[Selection]:
-    """Selections of items, without the pilot's."""
-    return [item for item in study.selections if item.seed != study.about["pilot"] and item.items]
 
 
 def pooled(found: Sequence[Selection]) -> tuple[list[float], float, float]:

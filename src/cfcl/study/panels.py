@@ -15,8 +15,8 @@ from cfcl.experiments.report import REFERENCES
 from cfcl.study import measures
 from cfcl.study.bundle import Record, Study, Value
 from cfcl.study.measures import Interval, interval
+from cfcl.study.plan import MODES
 
-MODES = ("explicit", "implicit")
 FEW = 3
 """Below so many seeds, extremes are drawn instead of Student's interval, which would be many times as wide."""
 
@@ -115,11 +115,6 @@ def area(run: Record) -> float:
     return 100 * measures.area(run)
 
 
-def scores(runs: Mapping[int, Record], measure: Measure) -> dict[int, float]:
-    """A measure of each run by seed, without runs that were evaluated once or never."""
-    return {seed: measure(run) for seed, run in runs.items() if len(run.evaluations) > 1}
-
-
 def alike(found: Mapping[K, Mapping[int, Record]], apart: Container[K] = ()) -> dict[K, dict[int, Record]]:
     """Runs by seed of the places in a panel, in the seeds that all have: seeds differ more than methods do.
 
@@ -143,7 +138,7 @@ def spread(found: Sequence[float]) -> Interval | None:
 
 def at(runs: Mapping[int, Record], measure: Measure) -> Interval | None:
     """A measure of runs, as a figure shows it."""
-    return spread(list(scores(runs, measure).values()))
+    return spread([measure(run) for run in runs.values()])
 
 
 def seeds(numbers: Iterable[int]) -> str:

@@ -1,7 +1,8 @@
 """Which runs each figure needs, in three profiles: `smoke` takes minutes, `quick` hours, `full` days."""
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cfcl import config as configs
 from cfcl.config import Config
@@ -62,7 +63,7 @@ class Profile:
     degrees: tuple[int, ...] = (2, 8)
     reduced: bool = False
     """No yardsticks, and only FedAvg, uniform and CF-CL where a figure sweeps something."""
-    regime_seeds: tuple[int, ...] = field(default=())
+    regime_seeds: tuple[int, ...] = ()
 
     def seeds_of(self, figure: str) -> tuple[int, ...]:
         """The seeds of a figure, unless others are asked for."""
@@ -129,30 +130,30 @@ def plan(
     `overrides` say where things are, and so change no digest.
     """
     found = [item for figure in figures for item in _cells(profile, figure, panels, seeds, overrides)]
-    return sorted(found, key=lambda item: (item[0].seed != profile.pilot, item[0].seed))
+    return _ordered(profile, found)
 
 
 def merged(profile: Profile, cells: Iterable[Cell]) -> list[Cell]:
-    """Cells of several plans, each once, in the order of one plan; without those that the profile does not have."""
-    rank = {
-        (figure, panel, method, *sorted(settings.items())): place
-        for place, (figure, panel, (method, settings, _)) in enumerate(
-            (figure, panel, item)
-            for figure in profile.shown
-            for panel in profile.panels
-            for item in FIGURES[figure](profile)
-        )
-    }
-    found = {}
-    for cell in cells:
-        place = rank.get((cell.figure, cell.panel, cell.method, *sorted(cell.settings.items())))
-        if place is not None:
-            found[cell.seed != profile.pilot, cell.seed, place] = cell
-    return [found[key] for key in sorted(found)]
+    """Cells of several plans, each once, in the order of one plan; without those that would be other runs today."""
+    named = {(cell.figure, cell.panel, cell.seed, cell.digest) for cell in cells}
+    found: list[tuple[Cell, Config]] = []
+    for figure, panel in itertools.product(profile.shown, profile.panels):
+        seeds = {seed for one, other, seed, _ in named if (one, other) == (figure, panel)}
+        if seeds:
+            found += _cells(profile, figure, [panel], sorted(seeds - {profile.pilot}), [])
+    return [cell for cell, _ in _ordered(profile, found) if (cell.figure, cell.panel, cell.seed, cell.digest) in named]
 
 
-def check(profile: Profile, figures: Sequence[str], panels: Sequence[str]) -> None:
+def _ordered(profile: Profile, found: Iterable[tuple[Cell, Config]]) -> list[tuple[Cell, Config]]:
+    return sorted(found, key=lambda item: (item[0].seed != profile.pilot, item[0].seed))
+
+
+def check(profile: Profile, figures: Sequence[str], panels: Sequence[str], seeds: Sequence[int]) -> None:
     """Refuse what the profile does not have."""
+    if profile.pilot in seeds:
+        raise CfclError(
+            f"--seeds {profile.pilot} is the pilot, which sets milestones and is not reported: choose others"
+        )
     for figure in figures:
         if figure not in FIGURES:
             raise CfclError(f"{figure!r} is not a figure of the study: choose from {', '.join(FIGURES)}, or all")

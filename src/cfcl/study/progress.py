@@ -62,8 +62,11 @@ class SweepProgress:
 
     def _finish(self, position: int, name: str, row: Row) -> None:
         self._bars.remove_task(self._under_way[position])
-        self._left.see(position, self._todo[position].train.steps)
-        self._failed += row["kind"] == "failed"
+        if row["kind"] == "failed":
+            self._left.give_up(position)
+            self._failed += 1
+        else:
+            self._left.see(position, self._todo[position].train.steps)
         self._bars.update(self._all, advance=1, status=self._status())
         if not self._console.is_terminal:
             ended = "is done" if row["kind"] == "done" else f"failed: {row['error']}"
@@ -96,6 +99,10 @@ class TimeLeft:
         now = time.monotonic()
         begun = self._begun.setdefault(position, now)
         self._done[position], self._taken[position] = step, now - begun
+
+    def give_up(self, position: int) -> None:
+        """Run `position` will come no further."""
+        self._steps[position] = self._done[position]
 
     def seconds(self) -> float | None:
         """None while nothing is known."""

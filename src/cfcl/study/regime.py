@@ -5,8 +5,11 @@ from dataclasses import dataclass
 STEPS = 600
 """Long enough to tell methods apart, short enough for hundreds of runs."""
 
-BASE = (
+BASE = "base"
+"""The variation that changes nothing."""
+COMMON = (
     f"train.steps={STEPS}",
+    "aggregation.period=10",
     "train.margin=0.5",
     "exchange.buffer=purge",
     "exchange.num_pulled=10",
@@ -56,7 +59,7 @@ def _scored(name: str, *overrides: str) -> Variation:
 
 
 VARIATIONS = (
-    Variation("base", (), EVERYTHING),
+    Variation(BASE, (), EVERYTHING),
     _training("buffer kept", "exchange.buffer=keep"),
     _training("buffer of 200", "exchange.buffer=limit", "exchange.buffer_size=200"),
     _training("n = 2", "exchange.num_pulled=2"),
@@ -111,10 +114,10 @@ VARIATIONS = (
 
 def leaves(name: object, method: str) -> bool:
     """Whether a variation leaves the runs of `method` as they are in the base, so that they are not done again."""
-    return all(method not in item.methods for item in VARIATIONS if item.name == name)
+    return any(method not in item.methods for item in VARIATIONS if item.name == name)
 
 
 def overrides(variation: Variation, method: str) -> list[str]:
     """What differs from the preset; where exchange alone varies, methods without it share their runs."""
     alone = method in ("fedavg", "centralised")
-    return [*BASE, *(item for item in variation.overrides if not (alone and item.startswith("exchange.")))]
+    return [*COMMON, *(item for item in variation.overrides if not (alone and item.startswith("exchange.")))]

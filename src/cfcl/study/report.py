@@ -20,7 +20,7 @@ FILES = {
     "evaluations.csv": "accuracies, bytes and seconds of each run, step by step",
     "distances.csv": "distances between labels",
     "selections.csv": "what policies select under one model",
-    "study.json": "the command, notes and milestones",
+    "study.json": "the profile, notes and milestones",
 }
 """What lies beside a report."""
 MARKS = ("<!-- verdicts -->", "<!-- /verdicts -->")
@@ -31,19 +31,21 @@ LONG = 16
 _VERDICTS = ("Claim", "Verdict", "Sentence", "Tests", "Differences")
 _RULE = (
     "A test is supported if the whole 95 % interval of the paired difference over seeds speaks for the claim, and for "
-    "the size that it states, if any; not supported if the whole interval speaks against it, or for a negligible "
-    "difference at most; undecided otherwise. A claim is supported if all its tests are, and not supported if one is "
-    "not. Positive differences speak for the claim."
+    "the size that it states, if any; otherwise not supported, if the whole interval speaks against it or, where no "
+    "size is stated, for a negligible difference at most; undecided in all other cases, and with fewer than three "
+    "seeds. A claim is supported if all its tests are, and not supported if one is not: that one may be chance where "
+    "there are many, as nothing is corrected for their number. Positive differences speak for the claim."
 )
 
 
 def write(study: Study, drawn: Mapping[str, Picture], folder: Path) -> Path:
-    """Write `report.html` into `folder`, in place of the one that is there."""
-    text = render(study, drawn)
+    """Write `report.html` and `README.md` into `folder`, in place of those that are there; the path of the page."""
+    text, readme = render(study, drawn), markdown(study, drawn)
     path = folder / "report.html"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+        (folder / "README.md").write_text(readme, encoding="utf-8")
     except OSError as error:
         raise CfclError(f"cannot write {str(path)!r}: {error.strerror}; choose another folder") from None
     return path
@@ -82,7 +84,7 @@ def markdown(study: Study, drawn: Mapping[str, Picture]) -> str:
     for item in captions.chapters(study):
         parts += _markdown_chapter(item, item.figure in drawn)
     parts += ["## Files", "\n".join(f"- [{name}]({name}): {what}" for name, what in FILES.items())]
-    parts.append(f"Command: `{_code(study.about['command'])}`; written by cfcl {__version__}.")
+    parts.append(f"Written by cfcl {__version__}.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -136,7 +138,7 @@ def _differences(judgement: Judgement) -> str:
     means = [item.estimate.mean for item in judgement.findings if item.estimate is not None]
     if not means:
         return "–"
-    low, high = f"{min(means):+.{kind.digits}f}", f"{max(means):+.{kind.digits}f}"
+    low, high = f"{min(means):+z.{kind.digits}f}", f"{max(means):+z.{kind.digits}f}"
     return f"{low} {kind.unit}" if low == high else f"{low} to {high} {kind.unit}"
 
 
@@ -192,7 +194,7 @@ def _chapter(item: Chapter, drawn: Picture | None) -> Html:
         lines = tag("ul", *(tag("li", line) for line in item.missing))
         parts.append(_fold("Missing runs", lines))
     versions = tag("p", f"Versions: {'; '.join(item.versions) or 'no run, so none'}.")
-    return tag("section", *parts, tag("pre", item.command), versions, id=item.figure)
+    return tag("section", *parts, tag("pre", "\n".join(item.commands)), versions, id=item.figure)
 
 
 def _nothing(item: Chapter) -> str:
@@ -214,7 +216,6 @@ def _files(study: Study) -> Html:
         tag("h2", "Files"),
         tag("p", "All of this page is made from the files beside it:"),
         page.table(["File", "What it holds"], rows, words=True),
-        tag("pre", str(study.about["command"])),
         tag("p", f"Figures are numbered as in the paper. This page was made by cfcl {__version__}."),
         id="files",
     )
@@ -231,7 +232,7 @@ def _markdown_chapter(item: Chapter, drawn: bool) -> list[str]:
     if item.missing:
         lines = "\n".join(f"- {_plain(line)}" for line in item.missing)
         parts.append(_folded("Missing runs", lines))
-    parts.append(f"`{_code(item.command)}`")
+    parts += [f"`{_code(command)}`" for command in item.commands]
     parts.append(f"Versions: {_plain('; '.join(item.versions) or 'no run, so none')}.")
     return parts
 

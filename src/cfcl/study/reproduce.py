@@ -1,6 +1,6 @@
 """From the names of figures to their runs, records, pictures, verdicts and page."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,20 +41,19 @@ def reproduce(
 ) -> Ended:
     """Do the runs that are not done yet, then draw and judge what is finished of all figures asked for so far."""
     profile = PROFILES[wish.profile]
-    plan.check(profile, wish.figures, wish.panels)
+    plan.check(profile, wish.figures, wish.panels, wish.seeds)
     wanted = plan.plan(profile, wish.figures, wish.panels, wish.seeds, overrides)
     runs = list({run.digest: run for _, run in wanted}.values())
     for run in {(run.name, run.method): run for run in runs}.values():
         engines.check(run, device)  # refuses an impossible run before any has begun
     store, folder = out / "runs", out / wish.profile
-    before = _before(folder)
     with sweep.opened(store):
+        before = _before(folder)
         found = sweep.look(store, runs)
         failed = _sweep(found, store, num_workers=num_workers, device=device, console=console)
-        done = sweep.finished(store)
-        kept = [cell for cell in before if cell.digest in done]
-        study = gather(wish, [*kept, *(cell for cell, _ in wanted)], done, console)
-    publish(study, folder)
+        cells = plan.merged(profile, [*before, *(cell for cell, _ in wanted)])
+        study = gather(wish.profile, cells, sweep.finished(store), console)
+        publish(study, folder)
     return Ended(study, folder, failed)
 
 
@@ -75,7 +74,6 @@ def draw(study: Study, folder: Path) -> None:
     drawn = gallery.pictures(study)
     gallery.save(drawn, folder)
     report.write(study, drawn, folder)
-    (folder / "README.md").write_text(report.markdown(study, drawn), encoding="utf-8")
 
 
 def insert_verdicts(study: Study, document: Path) -> None:
@@ -87,10 +85,9 @@ def insert_verdicts(study: Study, document: Path) -> None:
         raise CfclError(f"cannot put verdicts into {str(document)!r}: {error}; name a Markdown file") from None
 
 
-def gather(wish: Wish, places: Iterable[Cell], done: Mapping[str, Path], console: Console) -> Study:
-    """What the finished runs at these places have measured."""
-    profile = PROFILES[wish.profile]
-    cells = plan.merged(profile, places)
+def gather(name: str, cells: Sequence[Cell], done: Mapping[str, Path], console: Console) -> Study:
+    """What the finished runs in these places of a profile have measured."""
+    profile = PROFILES[name]
     finished = [cell for cell in cells if cell.digest in done]
     mapped = {cell.digest for cell in finished if cell.figure == "fig4"}
     digests = dict.fromkeys(cell.digest for cell in finished)
@@ -103,8 +100,7 @@ def gather(wish: Wish, places: Iterable[Cell], done: Mapping[str, Path], console
             with console.status(f"selecting under one model: {cell.panel}, seed {cell.seed}"):
                 chosen += collect.select(done[cell.digest], cell.panel)
     about = {
-        "profile": wish.profile,
-        "command": command(wish),
+        "profile": name,
         "pilot": profile.pilot,
         "milestones": collect.milestones(finished, runs, profile.pilot),
         "notes": notes(profile, cells),
@@ -120,14 +116,6 @@ def notes(profile: Profile, cells: Sequence[Cell]) -> list[str]:
         if panel.steps is not None:
             found.append(f"{name} is shortened to {panel.steps} steps in this profile.")
     return found
-
-
-def command(wish: Wish) -> str:
-    """The command that asks for this."""
-    words = ["cfcl", "reproduce", *wish.figures, "--profile", wish.profile]
-    words += ["--panels", ",".join(wish.panels)] if wish.panels else []
-    words += ["--seeds", ",".join(map(str, wish.seeds))] if wish.seeds else []
-    return " ".join(words)
 
 
 def _before(folder: Path) -> Sequence[Cell]:

@@ -29,13 +29,15 @@ class Saving:
     """Where the other never gets there: it is charged with all it spent, so the saving is at least this."""
     void: tuple[int, ...]
     """Where neither gets there, or one does at no cost."""
+    partial: tuple[int, ...]
+    """Where that is so at some of the accuracies: the average is over the others."""
 
 
 def saving(pairs: Mapping[int, tuple[Record, Record]], accuracies: Iterable[float], cost: str) -> Saving:
     """What the second of each pair of runs saves, by seed, as an average over `accuracies`."""
     marks = list(accuracies)
     logs: dict[int, float] = {}
-    failed, bounds, void = [], [], []
+    failed, bounds, void, partial = [], [], [], []
     for seed, (theirs, mine) in sorted(pairs.items()):
         reached = [(measures.reach(theirs, mark), measures.reach(mine, mark)) for mark in marks]
         if any(there and not here for there, here in reached):
@@ -47,9 +49,12 @@ def saving(pairs: Mapping[int, tuple[Record, Record]], accuracies: Iterable[floa
             void.append(seed)
             continue
         logs[seed] = statistics.fmean(ratios)
+        if len(ratios) < len(marks):
+            partial.append(seed)
         if any(here and not there for there, here in reached):
             bounds.append(seed)
-    return Saving(_saved(measures.interval(list(logs.values()))), tuple(failed), tuple(bounds), tuple(void))
+    estimate = _saved(measures.interval(list(logs.values())))
+    return Saving(estimate, tuple(failed), tuple(bounds), tuple(void), tuple(partial))
 
 
 def _all(run: Record) -> Reached:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cfcl.experiments.progress import size
-from cfcl.study import costs, dots, maps, panels, regime
+from cfcl.study import costs, panels, regime
 from cfcl.study.bundle import Record, Selection, Study, Value
 from cfcl.study.measures import Interval, interval, paired
 
@@ -111,8 +111,8 @@ def difference(found: Interval | None, digits: int) -> str:
     if found is None:
         return "–"
     if len(found.values) == 1:
-        return f"{found.mean:+.{digits}f} (one seed)"
-    return f"{found.mean:+.{digits}f} ({found.low:+.{digits}f} to {found.high:+.{digits}f})"
+        return f"{found.mean:+z.{digits}f} (one seed)"
+    return f"{found.mean:+z.{digits}f} ({found.low:+z.{digits}f} to {found.high:+z.{digits}f})"
 
 
 def level(found: Interval | None, digits: int) -> str:
@@ -153,13 +153,8 @@ def _compared(study: Study, figure: str) -> Table:
 def _columns(figure: str) -> list[Column]:
     if figure == "fig4":
         return [Column("Separation", lambda run: run.separation, digits=3)]
-    found = [Column("Final (%)", _whole(panels.final)), Column("Mean (%)", _whole(panels.area))]
+    found = [Column("Final (%)", panels.final), Column("Mean (%)", panels.area)]
     return [*found, *_DIAGNOSTICS] if figure == "regime" else found
-
-
-def _whole(measure: panels.Measure) -> Callable[[Record], float | None]:
-    """A measure of curves, which needs two points."""
-    return lambda run: measure(run) if len(run.evaluations) > 1 else None
 
 
 def _paired(column: Column, mine: Place, other: Place | None) -> str:
@@ -174,7 +169,7 @@ def _find(found: Mapping[Key, Place], wanted: Key | None) -> Place | None:
     if not regime.leaves(dict(settings).get("variation"), method):
         return None
     base: tuple[tuple[str, Value], ...] = tuple(
-        (name, dots.BASE if name == "variation" else value) for name, value in settings
+        (name, regime.BASE if name == "variation" else value) for name, value in settings
     )
     return found.get((panel, base, method))
 
@@ -243,7 +238,7 @@ def _spent(found: costs.Outcome) -> list[str]:
 def _selections(study: Study) -> Table:
     head = ["Dataset", "Method", "Seeds", "Items", "Distance", "Distance − uniform", "Held (%)", "Held − uniform"]
     groups: dict[tuple[str, str], list[Selection]] = {}
-    for item in maps.reported(study):
+    for item in study.reported:
         groups.setdefault((item.panel, item.method), []).append(item)
     names = list(dict.fromkeys(panel for panel, _ in groups))
     order = sorted(groups, key=lambda key: (names.index(key[0]), panels.mode_of(key[1]), panels.rank(key[1])))
