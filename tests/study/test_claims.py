@@ -153,7 +153,7 @@ def test_tests_are_counted_over_panels_and_cases() -> None:
         ((0.1, 0.3, 0.4), UNDECIDED),  # 0.267 ± 0.379, up to 0.646
         ((0.2, 0.3, 0.4), SUPPORTED),  # 0.3 ± 0.248: small, and sure
         ((-3.0, -2.5, -2.0), NOT_SUPPORTED),  # -2.5 ± 1.242
-        ((0.0, 0.0, 0.0), NOT_SUPPORTED),
+        ((0.0, 0.0, 0.0), UNDECIDED),  # the same runs, so nothing was compared
     ],
 )
 def test_a_difference_is_supported_if_its_whole_interval_is(differences: Sequence[float], verdict: str) -> None:
@@ -261,7 +261,7 @@ def test_our_variant_is_judged_where_it_ran() -> None:
         {
             ("fig5", "usps", "novel-implicit"): [_level(60)] * 2,
             ("fig5", "usps", "uniform-implicit"): [_level(50)] * 2,
-            ("fig5", "usps", "fedavg"): [_level(60)] * 2,
+            ("fig5", "usps", "fedavg"): [_level(61)] * 2,
             ("fig5", "digits", "fedavg"): [_level(60)] * 2,
         }
     )

@@ -24,6 +24,8 @@ DETAILS = ("claim", "panel", "case", "difference", "95 % interval", "unit", "see
 Case = Mapping[str, Any]
 """What fills the names of a claim: `mode`, `other`, a swept setting, and under `milestone` a tuple of accuracies."""
 
+_ROUNDING = 1e-9
+"""Sums of the same numbers in another order differ by less."""
 _ENDS = {"smallest": 0, "largest": -1}
 _RUNS: Mapping[str, Callable[[Record], float | None]] = {
     "final": lambda run: 100 * measures.final(run),
@@ -302,6 +304,8 @@ def _verdict(claim: Claim, estimate: Interval | None, note: str) -> tuple[str, I
     slack = load()[0][claim.measure].negligible if claim.at_least is None else 0.0
     if estimate.low > bound:
         return SUPPORTED, estimate, note
+    if claim.at_least is None and all(abs(value) < _ROUNDING for value in estimate.values):
+        return UNDECIDED, estimate, _join("the same in every seed: nothing is compared", note)
     return NOT_SUPPORTED if estimate.high < bound + slack else UNDECIDED, estimate, note
 
 
