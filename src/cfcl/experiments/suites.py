@@ -16,7 +16,7 @@ from cfcl.config import Config
 from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
-from cfcl.experiments import plots, records
+from cfcl.experiments import records
 from cfcl.models import TrainedEncoder
 from cfcl.sim import engines
 from cfcl.sim.engines import Engine, Simulation
@@ -89,6 +89,8 @@ def simulate(
             writer.json("timings.json", result.timings)
             writer.json("environment.json", _environment(device, engine, simulation.team.size))
             if plotted:
+                from cfcl.experiments import plots  # loads matplotlib, which a run without plots need not wait for
+
                 plots.draw_run(records.load(writer.partial), writer.partial / "plots")
         return result
 
