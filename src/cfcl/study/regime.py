@@ -106,6 +106,10 @@ VARIATIONS = (
     _regularised("regulariser summed, weight 0.1", "regulariser.reduction=sum", "regulariser.weight=0.1"),
     _regularised("regulariser's weight 0.3", "regulariser.weight=0.3"),
     _regularised("regulariser's weight 3", "regulariser.weight=3.0"),
+    _regularised("regulariser's weight 10", "regulariser.weight=10.0"),
+    Variation(
+        "margin 1, regulariser's weight 3", ("train.margin=1.0", "regulariser.weight=3.0"), ("fedavg", *IMPLICIT)
+    ),
     _regularised("radius doubled", "regulariser.radius_factor=2.0"),
     _regularised("no staleness", "regulariser.staleness_factor=0.0"),
     Variation("buffer of 200, implicit", ("exchange.buffer=limit", "exchange.buffer_size=200"), IMPLICIT),
