@@ -65,10 +65,6 @@ class Profile:
     """No yardsticks, and only FedAvg, uniform and CF-CL where a figure sweeps something."""
     regime_seeds: tuple[int, ...] = ()
 
-    def seeds_of(self, figure: str) -> tuple[int, ...]:
-        """The seeds of a figure, unless others are asked for."""
-        return self.regime_seeds if figure == "regime" else self.seeds
-
 
 _SHORT = Panel("usps", interval=50, steps=600)
 _PAIR, _ONE = ("fashion-mnist", "usps"), ("usps",)
@@ -167,8 +163,9 @@ def check(profile: Profile, figures: Sequence[str], panels: Sequence[str], seeds
 def _cells(
     profile: Profile, figure: str, panels: Sequence[str], seeds: Sequence[int], places: Sequence[str]
 ) -> Iterator[tuple[Cell, Config]]:
+    usual = profile.regime_seeds if figure == "regime" else profile.seeds
     for name in panels or profile.shown[figure]:
-        for seed in [*([profile.pilot] if figure == "fig6" else []), *(seeds or profile.seeds_of(figure))]:
+        for seed in [*([profile.pilot] if figure == "fig6" else []), *(seeds or usual)]:
             for method, settings, overrides in FIGURES[figure](profile):
                 if seed == profile.pilot and not method.startswith(PILOTED):
                     continue
