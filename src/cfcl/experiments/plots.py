@@ -287,7 +287,7 @@ def _legend(figure: Figure, *panels: Axes, extra: Sequence[Line2D] = ()) -> None
 def _rows(number: int, groups: Series) -> tuple[Figure, Sequence[Axes]]:
     """Panels of horizontal bars below each other, with room for names of several lines."""
     lines = max(label.count(", ") for label in groups)
-    figure = Figure(figsize=(WIDTH, 0.3 + number * (0.6 + (0.34 + 0.12 * lines) * len(groups))))
+    figure = Figure(figsize=(WIDTH, 0.4 + number * (0.6 + (0.34 + 0.12 * lines) * len(groups))))
     return figure, list(figure.subplots(number, 1, squeeze=False).ravel())
 
 
@@ -305,6 +305,7 @@ def _bars(axes: Axes, title: str, labels: Sequence[str], values: dict[str, list[
         axes.set_xlim(min(positive) / 3, max(positive) * 6)
     else:
         axes.set_xlim(0, 1.25 * max(positive, default=1.0))
+        axes.locator_params(axis="x", nbins=5)
     axes.xaxis.set_major_formatter(EngFormatter(unit="B"))
     _bar_axes(axes, labels)
 
@@ -318,6 +319,7 @@ def _stack(axes: Axes, title: str, labels: Sequence[str], values: dict[str, list
         done = [before + value for before, value in zip(done, row, strict=True)]
     axes.bar_label(drawn, [f"{value:.2f} s" for value in done], padding=3, fontsize=8)
     axes.set_xlim(0, 1.25 * max([*done, 1e-9]))
+    axes.locator_params(axis="x", nbins=5)
     axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
     _bar_axes(axes, labels)
 

@@ -12,10 +12,9 @@ from rich.progress import (
     Progress,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 
 from cfcl.config import Config
 
@@ -179,10 +178,9 @@ def _progress(console: Console) -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
-        MofNCompleteColumn(),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
         TextColumn("{task.fields[status]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(compact=True, elapsed_when_finished=True, table_column=Column(no_wrap=True)),
         console=console,
     )
 

@@ -86,7 +86,7 @@ PROFILES = {
             "fashion-mnist": Panel("fashion-mnist", interval=50, steps=400),
             "usps": Panel("usps", interval=50),
             "usps-short": _SHORT,
-            "svhn": Panel("svhn", interval=25, steps=100),
+            "svhn": Panel("svhn", interval=50, steps=100),
         },
         shown={
             **dict.fromkeys(("fig4", "fig5", "fig6", "fig7"), _PAIR),

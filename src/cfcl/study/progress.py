@@ -9,7 +9,7 @@ from typing import Any, Self
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from cfcl.config import Config
 from cfcl.study import claims
@@ -29,9 +29,9 @@ class SweepProgress:
         self._bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
-            MofNCompleteColumn(),
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
             TextColumn("{task.fields[status]}"),
-            TimeElapsedColumn(),
+            TimeElapsedColumn(table_column=Column(no_wrap=True)),
             console=console,
         )
         status = f"{reused} found finished" if reused else ""
