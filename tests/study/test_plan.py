@@ -83,6 +83,7 @@ def test_variations_of_exchange_alone_share_the_runs_without_exchange() -> None:
     }
 
     assert found["margin 1, n = 2, buffer kept"] == found["margin 1"]
+    assert found["margin 1, regulariser's weight 3"] == found["margin 1"]
     assert found["margin 1"] != found["base"]
 
 

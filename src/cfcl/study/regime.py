@@ -122,6 +122,7 @@ def leaves(name: object, method: str) -> bool:
 
 
 def overrides(variation: Variation, method: str) -> list[str]:
-    """What differs from the preset; where exchange alone varies, methods without it share their runs."""
+    """What differs from the preset; methods without exchange share runs where only it or its regulariser varies."""
     alone = method in ("fedavg", "centralised")
-    return [*COMMON, *(item for item in variation.overrides if not (alone and item.startswith("exchange.")))]
+    felt = [item for item in variation.overrides if not (alone and item.startswith(("exchange.", "regulariser.")))]
+    return [*COMMON, *felt]
