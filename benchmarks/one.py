@@ -16,22 +16,22 @@ import torch
 
 from cfcl import config
 from cfcl.sim import engines, loop
-from cfcl.sim.team import Team
+from cfcl.sim.group import Group
 
 
 def time_collectives() -> list[float]:
     """Seconds that this process will spend in collectives: waiting for the others, and what little is carried."""
     waited: list[float] = []
-    talking = Team._talking
+    talking = Group._talking
 
     @contextmanager
-    def timed(team: Team) -> Iterator[None]:
+    def timed(group: Group) -> Iterator[None]:
         begun = time.perf_counter()
-        with talking(team):
+        with talking(group):
             yield
         waited.append(time.perf_counter() - begun)
 
-    setattr(Team, "_talking", timed)  # noqa: B010
+    setattr(Group, "_talking", timed)  # noqa: B010
     return waited
 
 

@@ -5,7 +5,7 @@ import torch
 
 from cfcl import device, schedule
 from cfcl.config import Config
-from cfcl.core.averaging import Moments
+from cfcl.core.optimisers import Moments
 from cfcl.device import DeviceState, Setting
 from cfcl.errors import CfclError
 from cfcl.exchange import policies

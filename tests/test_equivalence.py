@@ -9,7 +9,7 @@ import torch
 
 from cfcl.config import Config
 from cfcl.exchange import policies
-from cfcl.experiments import records, suites
+from cfcl.runs import folders, suites
 from cfcl.sim import loop, sharded
 from tests.conftest import small
 
@@ -44,7 +44,7 @@ def of_method(method: str) -> tuple[str, ...]:
 
 
 def lines(simulation: loop.Simulation | sharded.Simulation) -> list[str]:
-    return [records.dump(row) for row in simulation.rows()]
+    return [folders.dump(row) for row in simulation.rows()]
 
 
 def check_same(config: Config) -> None:

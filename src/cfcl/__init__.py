@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from cfcl.config import Config as Config
     from cfcl.config import load as load_config
     from cfcl.errors import CfclError as CfclError
-    from cfcl.experiments.records import load as load_run
-    from cfcl.experiments.suites import Result as Result
-    from cfcl.experiments.suites import simulate as run
     from cfcl.models import load_encoder as load_encoder
+    from cfcl.runs.folders import load as load_run
+    from cfcl.runs.suites import Result as Result
+    from cfcl.runs.suites import simulate as run
 
 # Names load on first use, so that `import cfcl` does not wait for torch.
 _HOMES = {
     "CfclError": ("cfcl.errors", "CfclError"),
     "Config": ("cfcl.config", "Config"),
-    "Result": ("cfcl.experiments.suites", "Result"),
+    "Result": ("cfcl.runs.suites", "Result"),
     "load_config": ("cfcl.config", "load"),
     "load_encoder": ("cfcl.models", "load_encoder"),
-    "load_run": ("cfcl.experiments.records", "load"),
-    "run": ("cfcl.experiments.suites", "simulate"),
+    "load_run": ("cfcl.runs.folders", "load"),
+    "run": ("cfcl.runs.suites", "simulate"),
 }
 
 __all__ = ["CfclError", "Config", "Result", "load_config", "load_encoder", "load_run", "run"]

@@ -81,7 +81,7 @@ def run(
     """
     with user_errors(PARTIAL):
         wanted = _load(spec, overrides_with(overrides, data_dir))
-        from cfcl.experiments import progress, suites
+        from cfcl.runs import progress, suites
 
         simulate = partial(suites.simulate, wanted, out=out, device=device, workers=workers, engine=engine)
         if as_json:
@@ -121,19 +121,19 @@ def compare(
     """
     with user_errors(PARTIAL):
         base = _load(spec, overrides_with(overrides, data_dir))
-        from cfcl.experiments import progress, records, report, suites
-        from cfcl.experiments.workers import run_many
-        from cfcl.sim import engines, team
+        from cfcl.runs import folders, progress, report, suites
+        from cfcl.runs.jobs import run_many
+        from cfcl.sim import engines, group
 
-        if team.launched():
+        if group.launched():
             raise CfclError("compare starts its own processes, one per run: call it without torchrun")
         plan = suites.plan(base, [word.strip() for word in methods.split(",") if word.strip()], parse_seeds(seeds))
         for item in plan:
             engines.check(item, device)  # refuses an impossible run before any folder exists
-        folder = records.claim(out, f"{base.name}-compare")
+        folder = folders.claim(out, f"{base.name}-compare")
         with progress.CompareProgress(console, plan) as bars:
             outcomes = run_many(plan, out=folder, num_workers=workers, device=device, watch=bars.watch)
-        done = [records.load(outcome.folder) for outcome in outcomes if outcome.folder is not None]
+        done = [folders.load(outcome.folder) for outcome in outcomes if outcome.folder is not None]
         failed = [outcome for outcome in outcomes if outcome.folder is None]
         if done:
             summary = suites.summarise(done)
@@ -175,9 +175,9 @@ def make_report(
     Example: `cfcl report runs --out report.html`
     """
     with user_errors():
-        from cfcl.experiments import records, report
+        from cfcl.runs import folders, report
 
-        page = report.write(records.find(runs), out, force=force)
+        page = report.write(folders.find(runs), out, force=force)
         console.print(f"Report: {page}", soft_wrap=True, highlight=False)
 
 

@@ -42,11 +42,11 @@ def reproduce(
     Example: `cfcl reproduce all --profile smoke`, or `cfcl reproduce fig5 --profile quick --panels usps --seeds 1-3`
     """
     with user_errors(STOPPED):
-        from cfcl.sim import team
+        from cfcl.sim import group
         from cfcl.study import progress
         from cfcl.study import reproduce as study
 
-        if team.launched():
+        if group.launched():
             raise CfclError("reproduce starts its own processes, one per run: call it without torchrun")
         wish = study.Wish(
             figures=study.named(figures),

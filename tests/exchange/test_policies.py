@@ -15,7 +15,7 @@ from cfcl.core import importance
 from cfcl.core.clustering import Clusters, kmeans
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
-from cfcl.exchange.policies import Draws, Policy, Pull, Selection
+from cfcl.exchange.policies import Choice, Policy, Pull, Randomness
 
 NAMES = sorted(name for name, policy in policies.POLICIES.items() if policy.choose is not None)
 MODES = ["explicit", "implicit"]
@@ -62,7 +62,7 @@ def make_pull(
     )
 
 
-def choose(name: str, pull: Pull) -> Selection:
+def choose(name: str, pull: Pull) -> Choice:
     policy = policies.find(name)
     assert policy.choose is not None
     return policy.choose(pull)
@@ -225,7 +225,7 @@ def test_kmeans_sends_one_item_of_each_group() -> None:
 @pytest.mark.equation("6")
 def test_reserve_offer_by_kmeans_and_at_random() -> None:
     points = torch.rand(30, 6, generator=torch.Generator().manual_seed(0))
-    draws = Draws(seed=1, device=3, step=0)
+    draws = Randomness(seed=1, device=3, step=0)
     offers = [
         policies.push_reserve(points, 5, ExchangeConfig.model_validate({"reserve": kind}), draws).tolist()
         for kind in ("kmeans", "random")
@@ -235,9 +235,9 @@ def test_reserve_offer_by_kmeans_and_at_random() -> None:
 
 
 def test_a_policy_can_be_registered_once_and_unknown_ones_are_refused() -> None:
-    def first(pull: Pull) -> Selection:
+    def first(pull: Pull) -> Choice:
         rows = [torch.arange(n) for n in pull.num_items]
-        return Selection(tuple(rows), torch.zeros(len(rows), pull.candidates.shape[1], dtype=torch.float64))
+        return Choice(tuple(rows), torch.zeros(len(rows), pull.candidates.shape[1], dtype=torch.float64))
 
     policies.register("first_ones", Policy(offer=None, choose=first))
     try:
@@ -263,8 +263,8 @@ def test_draws_depend_on_their_name_alone() -> None:
     assert not torch.equal(both[0], both[1])
     shared = make_pull(small("explicit"), num_items=(1, 1)).transmitter_uniforms("draw", 3)
     assert torch.equal(shared[0], shared[1])
-    assert torch.equal(Draws(0, 1, 2).uniforms("a", 3), Draws(0, 1, 2).uniforms("a", 3))
-    assert not torch.equal(Draws(0, 1, 2).uniforms("a", 3), Draws(0, 1, 3).uniforms("a", 3))
+    assert torch.equal(Randomness(0, 1, 2).uniforms("a", 3), Randomness(0, 1, 2).uniforms("a", 3))
+    assert not torch.equal(Randomness(0, 1, 2).uniforms("a", 3), Randomness(0, 1, 3).uniforms("a", 3))
 
 
 @pytest.mark.parametrize("mode", MODES)

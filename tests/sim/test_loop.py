@@ -8,7 +8,7 @@ from cfcl import config as configs
 from cfcl.config import Config
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
-from cfcl.experiments import records
+from cfcl.runs import folders
 from cfcl.sim.loop import Simulation
 from cfcl.sim.world import single_thread
 from tests.conftest import small
@@ -19,7 +19,7 @@ MODES = ["explicit", "implicit"]
 
 def play(config: Config) -> tuple[list[Row], Simulation]:
     simulation = Simulation(config)
-    return [json.loads(records.dump(row)) for row in simulation.rows()], simulation
+    return [json.loads(folders.dump(row)) for row in simulation.rows()], simulation
 
 
 def of(rows: list[Row], kind: str) -> list[Row]:
@@ -67,7 +67,7 @@ def test_implicit_costs_by_hand() -> None:
 def test_no_items_equals_fedavg_bit_for_bit(mode: str) -> None:
     silent, one = play(small("exchange.num_pulled=0", f"exchange.mode={mode}"))
     fedavg, two = play(small("exchange.method=fedavg"))
-    assert [records.dump(row) for row in silent] == [records.dump(row) for row in fedavg]
+    assert [folders.dump(row) for row in silent] == [folders.dump(row) for row in fedavg]
     assert torch.equal(one.model.params, two.model.params)
 
 
@@ -78,7 +78,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_does_not(method: str) ->
     first, one = play(small(*overrides))
     again, two = play(small(*overrides))
     other, three = play(small(*overrides, "seed=1"))
-    assert [records.dump(row) for row in first] == [records.dump(row) for row in again]
+    assert [folders.dump(row) for row in first] == [folders.dump(row) for row in again]
     assert torch.equal(one.model.params, two.model.params)
     assert not torch.equal(one.model.params, three.model.params)
     assert first[0] != other[0]

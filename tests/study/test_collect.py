@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from cfcl.experiments import suites
+from cfcl.runs import suites
 from cfcl.study import collect
 from cfcl.study.bundle import Cell
 from tests.conftest import small

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from cfcl.errors import CfclError
-from cfcl.experiments import style
+from cfcl.runs import style
 from cfcl.study import gallery, maps, panels
 from cfcl.study.bundle import Record, Study
 from tests.study import made

@@ -6,10 +6,10 @@ import pytest
 
 from cfcl import __version__
 from cfcl.errors import CfclError
-from cfcl.experiments import style
+from cfcl.runs import style
 from cfcl.study import captions, claims, gallery, report, tables
 from cfcl.study.bundle import Study
-from tests.experiments.test_report import Page
+from tests.runs.test_report import Page
 from tests.study import made
 from tests.study.test_gallery import HIGH, LOW, everything, pictures_of_everything
 

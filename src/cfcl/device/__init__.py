@@ -1,10 +1,10 @@
 """A device: a state machine over frozen messages. No I/O, no clock, no neighbour's state."""
 
 from cfcl.device.batching import Batch, draw_batches
-from cfcl.device.selecting import Answer, answer, cluster, prepare, remember
+from cfcl.device.receiver import absorb, push, request, retain, store
 from cfcl.device.state import Candidates, DeviceState, Lacks, Points, Setting, check, no_embeddings, no_items, start
-from cfcl.device.trading import absorb, push, request, retain, store
 from cfcl.device.training import StepReport, adopt, local_step, upload
+from cfcl.device.transmitter import Answer, answer, cluster, prepare, remember
 
 __all__ = [
     "Answer",

@@ -8,8 +8,8 @@ from jaxtyping import Int, UInt8
 from torch import Tensor
 
 from cfcl.config import Config
-from cfcl.core.averaging import Moments
 from cfcl.core.clustering import Clusters
+from cfcl.core.optimisers import Moments
 from cfcl.errors import CfclError
 from cfcl.exchange.links import Budgets
 from cfcl.exchange.messages import Reserve

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cfcl.core import averaging, losses
+from cfcl.core import losses, optimisers
 from cfcl.device.batching import Batch, draw_batches, num_pulled
 from cfcl.device.state import DeviceState, Setting, fresh_moments
 from cfcl.exchange.messages import SERVER, GlobalModel, LocalModel
@@ -145,9 +145,9 @@ def _regulariser_weight(setting: Setting, state: DeviceState, step: int) -> floa
 def _move(setting: Setting, state: DeviceState, gradient: Tensor, buffers: Tensor) -> DeviceState:
     train = setting.config.train
     if train.optimiser == "sgd":
-        params = averaging.sgd_update(state.weights.params, gradient, learning_rate=train.learning_rate)
+        params = optimisers.sgd_update(state.weights.params, gradient, learning_rate=train.learning_rate)
         return replace(state, weights=Weights(params, buffers))
-    params, moments = averaging.adam_update(
+    params, moments = optimisers.adam_update(
         state.weights.params, gradient, state.moments, learning_rate=train.learning_rate
     )
     return replace(state, weights=Weights(params, buffers), moments=moments)

@@ -19,7 +19,7 @@ from cfcl.errors import CfclError
 
 
 @dataclass(frozen=True)
-class Draws:
+class Randomness:
     """The random numbers of one device at one step."""
 
     seed: int
@@ -77,7 +77,7 @@ class Pull:
 
 
 @dataclass(frozen=True)
-class Selection:
+class Choice:
     """What a transmitter sends to each receiver."""
 
     chosen: tuple[Int[Tensor, " _"], ...]
@@ -86,8 +86,8 @@ class Selection:
     """The law they were drawn from."""
 
 
-Offer = Callable[[Float[Tensor, "points pixels"], int, ExchangeConfig, Draws], Tensor]
-Choose = Callable[[Pull], Selection]
+Offer = Callable[[Float[Tensor, "points pixels"], int, ExchangeConfig, Randomness], Tensor]
+Choose = Callable[[Pull], Choice]
 
 
 @dataclass(frozen=True)
@@ -108,20 +108,22 @@ class Policy:
     """Whether `choose` looks at labels: a yardstick, possible in simulation only, and no competitor."""
 
 
-def push_reserve(points: Float[Tensor, "points pixels"], size: int, config: ExchangeConfig, draws: Draws) -> Tensor:
+def push_reserve(
+    points: Float[Tensor, "points pixels"], size: int, config: ExchangeConfig, draws: Randomness
+) -> Tensor:
     """Positions of the reserve points, Eq. (6), by K-means on pixels or at random."""
     if config.reserve == "random":
         return importance.uniform_sample(draws.uniforms("reserve", len(points)).to(points.device), size)
     return importance.reserve_by_kmeans(points, draws.uniforms("reserve", size).to(points.device, points.dtype))
 
 
-def draw(log_probabilities: Float[Tensor, "links candidates"], pull: Pull) -> Selection:
+def draw(log_probabilities: Float[Tensor, "links candidates"], pull: Pull) -> Choice:
     """As many distinct candidates as each receiver asks for, by their probability."""
     uniforms = pull.uniforms("draw", log_probabilities.shape[1])
-    return Selection(importance.gumbel_top_n(log_probabilities, pull.num_items, uniforms), log_probabilities)
+    return Choice(importance.gumbel_top_n(log_probabilities, pull.num_items, uniforms), log_probabilities)
 
 
-def choose_explicit(pull: Pull) -> Selection:
+def choose_explicit(pull: Pull) -> Choice:
     """Explicit pull, Alg. 2: share of candidates in each joint cluster, times the softmax of expected losses."""
     assert pull.reserve is not None
     assert pull.positives is not None
@@ -141,7 +143,7 @@ def choose_explicit(pull: Pull) -> Selection:
     return draw(importance.joint(macro, micro, assignment[:, :num_candidates]), pull)
 
 
-def choose_implicit(pull: Pull) -> Selection:
+def choose_implicit(pull: Pull) -> Choice:
     """Implicit pull, Alg. 3: cluster scores scaled by overlap, times the scores inside the cluster."""
     assert pull.reserve is not None
     config, assignment = pull.config, pull.clusters.assignment
@@ -162,19 +164,19 @@ def choose_implicit(pull: Pull) -> Selection:
     return draw(importance.joint(macro, importance.micro_implicit(score, member), assignment), pull)
 
 
-def choose_cfcl(pull: Pull) -> Selection:
-    """CF-CL's selection in the mode of the run."""
+def choose_cfcl(pull: Pull) -> Choice:
+    """CF-CL's choice in the mode of the run."""
     return choose_explicit(pull) if pull.config.mode == "explicit" else choose_implicit(pull)
 
 
-def choose_uniform(pull: Pull) -> Selection:
+def choose_uniform(pull: Pull) -> Choice:
     """Every candidate is as likely as any other."""
     size = pull.candidates.shape[:2]
     law = torch.full(size, -math.log(size[1]), dtype=torch.float64, device=pull.candidates.device)
     return draw(law, pull)
 
 
-def choose_kmeans(pull: Pull) -> Selection:
+def choose_kmeans(pull: Pull) -> Choice:
     """The candidates nearest to the centroids of n clusters of their embeddings."""
     law = torch.full(pull.candidates.shape[:2], -math.inf, dtype=torch.float64, device=pull.candidates.device)
     chosen = [torch.zeros(0, dtype=torch.int64, device=law.device)] * len(pull.links)
@@ -183,10 +185,10 @@ def choose_kmeans(pull: Pull) -> Selection:
         for row, nearest in zip(rows, _representatives(pull, rows, min(size, law.shape[1])), strict=True):
             chosen[row] = nearest[nearest >= 0]
             law[row, chosen[row]] = -math.log(len(chosen[row]))
-    return Selection(tuple(chosen), law)
+    return Choice(tuple(chosen), law)
 
 
-def choose_novel(pull: Pull) -> Selection:
+def choose_novel(pull: Pull) -> Choice:
     """Anything of the kinds that the receiver has not shown, and hardly anything else.
 
     Distances are those of pixels where datapoints travel, so that no model has to know yet what differs, and else those
@@ -204,7 +206,7 @@ def choose_novel(pull: Pull) -> Selection:
     return draw(importance.log_normalise(weights), pull)
 
 
-def choose_oracle(pull: Pull) -> Selection:
+def choose_oracle(pull: Pull) -> Choice:
     """Uniform among the candidates whose label the receiver lacks; nothing if it lacks none."""
     assert pull.lacked is not None
     law = torch.zeros(pull.lacked.shape, dtype=torch.float64, device=pull.candidates.device)

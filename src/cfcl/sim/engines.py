@@ -11,8 +11,9 @@ from cfcl.config import Config
 from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
-from cfcl.sim import allocator, crew, loop, sharded, team
-from cfcl.sim.team import ALONE, Team
+from cfcl.sim import allocator, group, loop, sharded
+from cfcl.sim.group import ALONE, Group
+from cfcl.sim.workers import hired
 
 Engine = Literal["sharded", "loop"]
 Simulation = loop.Simulation | sharded.Simulation
@@ -35,23 +36,23 @@ def start(
         yield loop.Simulation(config, torch_device=device, dataset=dataset, module=module)
         return
     allocator.keep_memory()
-    if team.launched():
-        with team.joined() as ours:
+    if group.launched():
+        with group.joined() as ours:
             where = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if device == "cuda" else device
-            yield sharded.Simulation(config, torch_device=where, dataset=dataset, module=module, team=ours)
+            yield sharded.Simulation(config, torch_device=where, dataset=dataset, module=module, group=ours)
         return
     size = _size(config, workers, alone=not portable or device != "cpu")
     if size == 1:
         yield sharded.Simulation(config, torch_device=device, dataset=dataset, module=module)
         return
-    simulation = sharded.Simulation(config, torch_device=device, team=Team(0, size))  # refuses what cannot be first
-    with crew.hired(config, size, device) as simulation.team:
+    simulation = sharded.Simulation(config, torch_device=device, group=Group(0, size))  # refuses what cannot be first
+    with hired(config, size, device) as simulation.group:
         yield simulation
 
 
 def check(config: Config, device: str) -> None:
     """Refuse a run that cannot be."""
-    sharded.Simulation(config, torch_device=device, team=ALONE)
+    sharded.Simulation(config, torch_device=device, group=ALONE)
 
 
 def num_cores() -> int:

@@ -15,7 +15,7 @@ from cfcl.exchange.messages import Message, PullRequest
 from cfcl.models import Weights
 from cfcl.sim import evaluation, world
 from cfcl.sim.diagnostics import Delivery, Pulls
-from cfcl.sim.team import ALONE
+from cfcl.sim.group import ALONE
 from cfcl.sim.world import Timings, single_thread
 
 Row = dict[str, Any]
@@ -25,7 +25,7 @@ M = TypeVar("M", bound=Message)
 class Simulation:
     """A run in progress. `rows` yields its records; the model and the costs are there afterwards."""
 
-    team = ALONE
+    group = ALONE
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ from cfcl.exchange.messages import (
 from cfcl.models import Weights, portions
 from cfcl.sim import evaluation, world
 from cfcl.sim.diagnostics import Delivery, Pulls
-from cfcl.sim.team import ALONE, Parcel, Team
+from cfcl.sim.group import ALONE, Group, Parcel
 from cfcl.sim.world import Timings, single_thread
 
 Row = dict[str, Any]
@@ -50,7 +50,7 @@ REPORT_EVERY = 1.0
 
 
 class Simulation:
-    """A run in progress, seen from one process of a team. Records come out at the leader only."""
+    """A run in progress, seen from one process of a group. Records come out at the leader only."""
 
     def __init__(
         self,
@@ -59,16 +59,16 @@ class Simulation:
         torch_device: str = "cpu",
         dataset: Dataset | None = None,
         module: nn.Module | None = None,
-        team: Team = ALONE,
+        group: Group = ALONE,
         watch: Watch = lambda device, step: None,
     ) -> None:
         self.config = config
-        self.team = team
+        self.group = group
         self.world = world.build(config, torch_device=torch_device, dataset=dataset, module=module)
         setting, data = self.world.setting, self.world.dataset
         points = data.train_images.to(setting.encoder.device)
         self.devices = {
-            i: device.start(setting, i, points, self.world.parts[i]) for i in team.share(len(self.world.parts))
+            i: device.start(setting, i, points, self.world.parts[i]) for i in group.share(len(self.world.parts))
         }
         for state in self.devices.values():
             device.check(setting, state)
@@ -83,10 +83,10 @@ class Simulation:
     def rows(self) -> Iterator[Row]:
         """Run to the end, yielding one record after another."""
         with single_thread():
-            if self.team.leads:
+            if self.group.leads:
                 yield self.world.setup_row()
                 metrics.warm_up()
-            self.team.maximum(0.0)  # all processes are there: to wait for them is no part of a run
+            self.group.maximum(0.0)  # all processes are there: to wait for them is no part of a run
             begun = time.perf_counter()
             yield from self._evaluate(0)
             for step in range(self.config.train.steps):
@@ -97,7 +97,7 @@ class Simulation:
             yield from self._aggregate(self.config.train.steps)
             embeddings = self._embed(evaluation.map_images(self.config, self.world.dataset))
             self.ledger = self._whole_ledger()
-            if self.team.leads:
+            if self.group.leads:
                 found = evaluation.label_map(self.config, self.world.dataset, embeddings)
                 yield {"kind": "final", "step": self.config.train.steps, **found}
         self.timings.total = time.perf_counter() - begun
@@ -108,7 +108,7 @@ class Simulation:
         agreement = self._agreement() if self.world.evaluates(step) else {}
         chosen = set(server.participants(self.config, step))
         models = [self._send(device.upload(state, step)) for i, state in self.devices.items() if i in chosen]
-        self.ledger.settle(self.team.maximum)
+        self.ledger.settle(self.group.maximum)
         sizes = [self.model.params.numel(), self.model.buffers.numel(), 1]
 
         def add(total: Tensor) -> None:
@@ -118,12 +118,12 @@ class Simulation:
                 averaging.accumulate(buffers, model.buffers.cpu(), model.weight)
                 weight += model.weight
 
-        params, buffers, weight = torch.split(self.team.sum_in_order(sum(sizes), add), sizes)
+        params, buffers, weight = torch.split(self.group.sum_in_order(sum(sizes), add), sizes)
         self.model = Weights((params / weight).to(self.model.params), (buffers / weight).to(self.model.buffers))
         for message in server.broadcast(self.model, self.devices, step):
             self.devices[message.target] = device.adopt(setting, self.devices[message.target], self._send(message))
         if self.config.cost.charge_broadcast:
-            self.ledger.settle(self.team.maximum)
+            self.ledger.settle(self.group.maximum)
         if self.world.evaluates(step):
             yield from self._evaluate(step, agreement)
 
@@ -144,7 +144,7 @@ class Simulation:
             for i, deliveries in delivered.items():
                 items = [self._send(delivery.items) for delivery in deliveries]
                 self.devices[i] = device.absorb(setting, self.devices[i], items, step)
-            self.ledger.settle(self.team.maximum)
+            self.ledger.settle(self.group.maximum)
         if setting.schedule.exchanges(step):
             yield from self._gather_pulls(rows)
 
@@ -169,7 +169,7 @@ class Simulation:
         busiest, total = max(map(len, requests.values())), sum(map(len, requests.values()))
         begun = time.perf_counter()
         deliveries: list[Delivery] = []
-        if self.team.maximum(float(total)) > 0:
+        if self.group.maximum(float(total)) > 0:
             self.devices = dict(
                 zip(self.devices, device.prepare(setting, list(self.devices.values()), step), strict=True)
             )
@@ -180,7 +180,7 @@ class Simulation:
             deliveries = [self._pulls.follow(answer) for answer in answers]
             # All at once: the device with most links has that share of the time.
             slowest = (time.perf_counter() - begun) * busiest / max(total, 1)
-            self.timings.selection.append((step, self.team.maximum(slowest)))
+            self.timings.selection.append((step, self.group.maximum(slowest)))
         return deliveries
 
     def _update(self, step: int) -> Iterator[Row]:
@@ -201,7 +201,7 @@ class Simulation:
             self._unsent[step] = torch.tensor(rows, dtype=torch.float64)
         if step == 0:
             taken = time.perf_counter() - begun
-            self._report_period = self.team.agree(max(1, round(REPORT_EVERY / max(taken, 1e-6))))
+            self._report_period = self.group.agree(max(1, round(REPORT_EVERY / max(taken, 1e-6))))
         if step % self._report_period == 0:
             yield from self._report()
 
@@ -211,9 +211,9 @@ class Simulation:
             return
         steps = list(self._unsent)
         # [devices, steps, figures]: devices of one process after those of another
-        found = self.team.gather(torch.stack(list(self._unsent.values()), dim=1))
+        found = self.group.gather(torch.stack(list(self._unsent.values()), dim=1))
         self._unsent.clear()
-        if self.team.leads:
+        if self.group.leads:
             for number, step in enumerate(steps):
                 figures = found[:, number].tolist()
                 yield world.train_row(step, [StepReport(*row[:-1]) for row in figures], [row[-1] for row in figures])
@@ -222,8 +222,8 @@ class Simulation:
         names = ("step", "transmitter", "receiver", "items", "effective_candidates", "held_labels", "centroid_distance")
         missing = float("nan")
         table = [[missing if row[name] is None else row[name] for name in names] for row in rows]
-        found = self.team.gather(torch.tensor(table, dtype=torch.float64).view(-1, len(names)))
-        for line in found.tolist() if self.team.leads else []:
+        found = self.group.gather(torch.tensor(table, dtype=torch.float64).view(-1, len(names)))
+        for line in found.tolist() if self.group.leads else []:
             counts = [int(value) for value in line[:4]]
             figures = [None if value != value else value for value in line[4:]]
             yield {"kind": "pull", **dict(zip(names, [*counts, *figures], strict=True))}
@@ -235,26 +235,26 @@ class Simulation:
             compared = [i for i in evaluation.compared_devices(self.config) if i in self.devices]
             mine = [encoder.embed(self.devices[i].weights, images) for i in compared]
             nothing = torch.zeros(0, len(images), encoder.embedding_dim, device=encoder.device)
-            found = self.team.gather(torch.stack(mine) if mine else nothing)
-            return evaluation.agreement(list(found)) if self.team.leads else {}
+            found = self.group.gather(torch.stack(mine) if mine else nothing)
+            return evaluation.agreement(list(found)) if self.group.leads else {}
 
     def _evaluate(self, step: int, extra: Row | None = None) -> Iterator[Row]:
         with self.timings.counting("evaluation"):
             images = evaluation.images(self.config, self.world.dataset)
             embeddings = {name: self._embed(some) for name, some in images.items()}
             ledger = self._whole_ledger()
-            if self.team.leads:
+            if self.group.leads:
                 found = evaluation.judge(self.config, self.world.dataset, embeddings)
-        if self.team.leads:
+        if self.group.leads:
             yield {"kind": "eval", "step": step, **found, **(extra or {}), **ledger.totals()}
 
     def _embed(self, images: Tensor) -> Tensor:
         """Embeddings under the global model, at the leader; every process takes its share of the portions."""
         encoder = self.world.setting.encoder
         parts = portions(images)
-        mine = [encoder.embed(self.model, parts[i]) for i in self.team.share(len(parts))]
+        mine = [encoder.embed(self.model, parts[i]) for i in self.group.share(len(parts))]
         nothing = torch.zeros(0, encoder.embedding_dim, device=encoder.device)
-        return self.team.gather(torch.cat([nothing, *mine]))
+        return self.group.gather(torch.cat([nothing, *mine]))
 
     def _deliver_reserves(self, reserves: Sequence[Reserve]) -> list[Reserve]:
         """The reserves of all processes that are for devices here, in order of source."""
@@ -262,7 +262,7 @@ class Simulation:
             Parcel(self._owner(item), (item.source, item.target, item.step), (_content(item),)) for item in reserves
         ]
         found: list[Reserve] = []
-        for parcel in self.team.deliver(parcels, 3, [device.no_items(self.world.setting)]):
+        for parcel in self.group.deliver(parcels, 3, [device.no_items(self.world.setting)]):
             source, target, step = map(int, parcel.head)
             kind = DataReserve if self.config.exchange.mode == "explicit" else EmbeddingReserve
             found.append(kind(source, target, step, parcel.parts[0]))
@@ -281,7 +281,7 @@ class Simulation:
         ]
         empty = [device.no_items(setting), device.no_embeddings(setting), torch.zeros(0, dtype=torch.int64)]
         found: list[Delivery] = []
-        for parcel in self.team.deliver(parcels, 4, empty):
+        for parcel in self.group.deliver(parcels, 4, empty):
             source, target, step = map(int, parcel.head[:3])
             kind = DataItems if self.config.exchange.mode == "explicit" else EmbeddingItems
             content, embeddings, labels = parcel.parts
@@ -289,7 +289,7 @@ class Simulation:
         return sorted(found, key=lambda item: (item.items.source, item.items.target))
 
     def _owner(self, message: Message) -> int:
-        return self.team.owner(message.target, len(self.world.parts))
+        return self.group.owner(message.target, len(self.world.parts))
 
     def _whole_ledger(self) -> Ledger:
         """The costs of all processes, at the leader."""
@@ -297,7 +297,7 @@ class Simulation:
             [source, target, KINDS.index(kind), DIRECTIONS.index(direction), size]
             for (source, target, kind, direction), size in self.ledger.bytes.items()
         ]
-        found = self.team.gather(torch.tensor(lines, dtype=torch.int64).view(-1, 5)).tolist()
+        found = self.group.gather(torch.tensor(lines, dtype=torch.int64).view(-1, 5)).tolist()
         whole = {(source, target, KINDS[kind], DIRECTIONS[way]): size for source, target, kind, way, size in found}
         return replace(self.ledger, bytes=whole)
 

@@ -7,10 +7,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from cfcl import config as configs
-from cfcl.experiments import records
-from cfcl.experiments.records import Row, Run
-from cfcl.experiments.series import selection_seconds
 from cfcl.models import load_encoder
+from cfcl.runs import folders
+from cfcl.runs.folders import Row, Run
+from cfcl.runs.series import selection_seconds
 from cfcl.sim import selections
 from cfcl.study import measures
 from cfcl.study.bundle import BIN, Cell, Evaluation, Record, Selection
@@ -25,7 +25,7 @@ SELECTING = tuple(f"{method}-{mode}" for mode in MODES for method in (*COMPARED,
 
 def record(folder: Path) -> Record:
     """What the run in `folder` measured."""
-    run = records.load(folder)
+    run = folders.load(folder)
     pulls, train, last = run.of("pull"), run.of("train"), run.of("final")[-1]
     versions = [f"{name} {run.environment[name]}" for name in ("cfcl", "torch", "python")]
     return Record(
@@ -71,7 +71,7 @@ def select(folder: Path, panel: str) -> list[Selection]:
     kept = folder / "selections.json"
     rows = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else []
     if [row["method"] for row in rows] != list(SELECTING):
-        rows = [asdict(item) for item in _select(records.load(folder), panel)]
+        rows = [asdict(item) for item in _select(folders.load(folder), panel)]
         part = kept.with_suffix(".part")
         part.write_text(json.dumps(rows) + "\n", encoding="utf-8")
         part.replace(kept)

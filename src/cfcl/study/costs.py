@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter
 
-from cfcl.experiments import style
+from cfcl.runs import style
 from cfcl.study import panels
 from cfcl.study.bundle import Record, Study
 from cfcl.study.measures import Reached, reach

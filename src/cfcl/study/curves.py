@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from cfcl.experiments import style
+from cfcl.runs import style
 from cfcl.study import panels
 from cfcl.study.bundle import Record, Study, Value
 from cfcl.study.measures import Interval

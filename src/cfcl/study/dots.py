@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cfcl.experiments import style
+from cfcl.runs import style
 from cfcl.study import panels, regime
 from cfcl.study.bundle import Record, Study, Value
 from cfcl.study.measures import Interval

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 
 from cfcl.errors import CfclError
-from cfcl.experiments import style
+from cfcl.runs import style
 from cfcl.study import costs, curves, dots, maps
 from cfcl.study.bundle import Study
 

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from cfcl.experiments import style
-from cfcl.experiments.plots import HEIGHT, WIDTH
-from cfcl.experiments.report import REFERENCES
+from cfcl.runs import style
+from cfcl.runs.plots import HEIGHT, WIDTH
+from cfcl.runs.report import REFERENCES
 from cfcl.study import measures
 from cfcl.study.bundle import Record, Study, Value
 from cfcl.study.measures import Interval, interval

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from cfcl import __version__
 from cfcl.errors import CfclError
-from cfcl.experiments import page
-from cfcl.experiments.page import Html, tag
+from cfcl.runs import page
+from cfcl.runs.page import Html, tag
 from cfcl.study import captions, claims
 from cfcl.study.bundle import Study
 from cfcl.study.captions import Chapter

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from cfcl.errors import CfclError
-from cfcl.experiments.workers import Outcome
+from cfcl.runs.jobs import Outcome
 from cfcl.sim import engines
 from cfcl.study import bundle, collect, gallery, plan, report, sweep
 from cfcl.study.bundle import Cell, Study

@@ -11,7 +11,7 @@ from typing import IO
 from cfcl import config as configs
 from cfcl.config import Config
 from cfcl.errors import CfclError
-from cfcl.experiments.workers import Outcome, Watch, run_many
+from cfcl.runs.jobs import Outcome, Watch, run_many
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cfcl.experiments.progress import size
+from cfcl.runs.progress import size
 from cfcl.study import costs, panels, regime
 from cfcl.study.bundle import Record, Selection, Study, Value
 from cfcl.study.measures import Interval, interval, paired

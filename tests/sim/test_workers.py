@@ -16,10 +16,10 @@ from cfcl.cli import app
 from cfcl.data.datasets import Dataset, load
 from cfcl.errors import CfclError, WorkerLost
 from cfcl.exchange import policies
-from cfcl.experiments import suites
 from cfcl.models.networks import SmallCnn
-from cfcl.sim import crew, engines, team
-from cfcl.sim.team import Team
+from cfcl.runs import suites
+from cfcl.sim import engines, group, workers
+from cfcl.sim.group import Group
 from tests.conftest import SMALL, small
 
 LONG = ["train.steps=100000", "evaluation.log_every=1"]
@@ -28,13 +28,13 @@ LONG = ["train.steps=100000", "evaluation.log_every=1"]
 def hired(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The workers of runs to come."""
     found: list[Any] = []
-    start = crew._start
+    start = workers._start
 
     def remember(*args: Any) -> Any:
         found.append(start(*args))
         return found[-1]
 
-    monkeypatch.setattr(crew, "_start", remember)
+    monkeypatch.setattr(workers, "_start", remember)
     return found
 
 
@@ -119,9 +119,9 @@ def test_torchrun_starts_the_same_simulation(tmp_path: Path) -> None:
 
 
 def test_comparisons_refuse_torchrun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert not team.launched()
+    assert not group.launched()
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert team.launched()
+    assert group.launched()
     result = CliRunner().invoke(app, ["compare", "digits", "--out", str(tmp_path / "runs")])
     assert result.exit_code == 2
     assert result.stderr == "error: compare starts its own processes, one per run: call it without torchrun\n"
@@ -133,7 +133,7 @@ def refusal(message: str, **options: Any) -> None:
         pass
 
 
-def test_impossible_crews_are_refused() -> None:
+def test_impossible_workers_are_refused() -> None:
     refusal(r"5 workers cannot share 4 devices: lower --workers", workers=5)
     dataset: Dataset = load(small().data)
     refusal(r"2 workers cannot share objects of this process", workers=2, dataset=dataset)
@@ -142,18 +142,18 @@ def test_impossible_crews_are_refused() -> None:
 
 def test_what_lives_in_this_process_runs_in_this_process() -> None:
     with engines.start(small(), dataset=load(small().data)) as simulation:
-        assert simulation.team.size == 1
+        assert simulation.group.size == 1
     policies.register("mine", policies.POLICIES["uniform"])
     try:
         with engines.start(small("exchange.method=mine")) as simulation:
-            assert simulation.team.size == 1
+            assert simulation.group.size == 1
     finally:
         del policies.POLICIES["mine"]
 
 
 @pytest.mark.parametrize(("size", "total"), [(1, 5), (2, 5), (3, 10), (4, 4), (7, 10_000)])
 def test_shares_follow_each_other_and_know_their_owner(size: int, total: int) -> None:
-    shares = [Team(rank, size).share(total) for rank in range(size)]
+    shares = [Group(rank, size).share(total) for rank in range(size)]
     assert [thing for share in shares for thing in share] == list(range(total))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
-    assert all(Team(0, size).owner(thing, total) == rank for rank, share in enumerate(shares) for thing in share)
+    assert all(Group(0, size).owner(thing, total) == rank for rank, share in enumerate(shares) for thing in share)

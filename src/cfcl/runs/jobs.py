@@ -36,26 +36,26 @@ def run_many(
 
     `watch` sees every record with the position of its run; the last one of a run is `done` or `failed`.
     """
-    command = [sys.executable, "-m", "cfcl.experiments.child", "--out", str(out), "--device", device]
-    children = _Children(command if plotted else [*command, "--no-plots"])
+    command = [sys.executable, "-m", "cfcl.runs.job", "--out", str(out), "--device", device]
+    processes = _Pool(command if plotted else [*command, "--no-plots"])
 
     def one(position: int) -> Outcome:
-        return _follow(children, runs[position], lambda row: watch(position, row))
+        return _follow(processes, runs[position], lambda row: watch(position, row))
 
     with ThreadPoolExecutor(max_workers=num_workers) as pool:
         try:
             return list(pool.map(one, range(len(runs))))
         finally:
-            children.stop()
+            processes.stop()
 
 
-class _Child:
+class _Process:
     """One process. Complaints go to a file: a pipe that nobody reads while records flow could fill up and block it."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._complaints: IO[str] = TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
         # One thread a process: arithmetic threads of several processes would fight for the cores.
-        self.process = subprocess.Popen(
+        self.popen = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -67,14 +67,14 @@ class _Child:
 
     def records(self, config: Config) -> Iterator[Row]:
         """What the process says about one run; it ends with `done` or `failed`, also if the process died."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
+        assert self.popen.stdin is not None
+        assert self.popen.stdout is not None
         try:
-            print(json.dumps(configs.to_toml(config)), file=self.process.stdin, flush=True)
+            print(json.dumps(configs.to_toml(config)), file=self.popen.stdin, flush=True)
         except BrokenPipeError:
             yield self._died()
             return
-        for line in self.process.stdout:
+        for line in self.popen.stdout:
             row: Row = json.loads(line)
             yield row
             if row["kind"] in ("done", "failed"):
@@ -82,59 +82,59 @@ class _Child:
         yield self._died()
 
     def _died(self) -> Row:
-        code = self.process.wait()
+        code = self.popen.wait()
         self._complaints.seek(0)
         complaint = self._complaints.read().strip().splitlines()
         return {"kind": "failed", "error": complaint[-1] if complaint else f"its process ended with code {code}"}
 
     def end(self) -> None:
-        self.process.terminate()
-        with self.process:  # waits, and closes the pipes
+        self.popen.terminate()
+        with self.popen:  # waits, and closes the pipes
             self._complaints.close()
 
 
-class _Children:
+class _Pool:
     """The processes there are, so that all can be ended."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
-        self._idle: SimpleQueue[_Child] = SimpleQueue()
-        self._all: set[_Child] = set()
+        self._idle: SimpleQueue[_Process] = SimpleQueue()
+        self._all: set[_Process] = set()
         self._lock = threading.Lock()
         self._stopped = False
 
-    def take(self) -> _Child | None:
+    def take(self) -> _Process | None:
         """A process that waits for a run; None once they have been stopped."""
         with self._lock:
             if self._stopped:
                 return None
             if not self._idle.empty():
                 return self._idle.get()
-            child = _Child(self._command)
-            self._all.add(child)
-            return child
+            process = _Process(self._command)
+            self._all.add(process)
+            return process
 
-    def give_back(self, child: _Child) -> None:
-        """`child` is free again, unless it died."""
+    def give_back(self, process: _Process) -> None:
+        """`process` is free again, unless it died."""
         with self._lock:
-            if child.process.poll() is None:
-                self._idle.put(child)
+            if process.popen.poll() is None:
+                self._idle.put(process)
 
     def stop(self) -> None:
         """End every process, and start none any more."""
         with self._lock:
             self._stopped = True
-            for child in self._all:
-                child.end()
+            for process in self._all:
+                process.end()
 
 
-def _follow(children: _Children, config: Config, watch: Callable[[Row], None]) -> Outcome:
-    child = children.take()
-    if child is None:
+def _follow(processes: _Pool, config: Config, watch: Callable[[Row], None]) -> Outcome:
+    process = processes.take()
+    if process is None:
         return Outcome(config, None, "not started")
-    for row in child.records(config):
+    for row in process.records(config):
         watch(row)
-    children.give_back(child)
+    processes.give_back(process)
     if row["kind"] == "done":
         return Outcome(config, Path(row["folder"]))
     return Outcome(config, None, row["error"])

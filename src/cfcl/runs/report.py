@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 from cfcl import __version__
 from cfcl import config as configs
 from cfcl.errors import CfclError
-from cfcl.experiments import network, page, plots, style, suites
-from cfcl.experiments.page import Html, tag
-from cfcl.experiments.plots import HEALTH, PULLS, TRAINING, Quantity
-from cfcl.experiments.progress import number, size
-from cfcl.experiments.records import Run
-from cfcl.experiments.series import (
+from cfcl.runs import network, page, plots, style, suites
+from cfcl.runs.folders import Run
+from cfcl.runs.page import Html, tag
+from cfcl.runs.plots import HEALTH, PULLS, TRAINING, Quantity
+from cfcl.runs.progress import number, size
+from cfcl.runs.series import (
     Row,
     base_of,
     by_name,

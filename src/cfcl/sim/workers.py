@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from cfcl import config as configs
 from cfcl.config import Config
 from cfcl.errors import WorkerLost
-from cfcl.sim.team import Team
+from cfcl.sim.group import Group
 
 LOCALHOST = "127.0.0.1"
 PATIENCE = 10.0
@@ -37,8 +37,8 @@ class _Worker:
 
 
 @contextmanager
-def hired(config: Config, size: int, torch_device: str) -> Iterator[Team]:
-    """A team of this process, which leads, and `size` - 1 new ones; none of them is left afterwards."""
+def hired(config: Config, size: int, torch_device: str) -> Iterator[Group]:
+    """A group of this process, which leads, and `size` - 1 new ones; none of them is left afterwards."""
     with tempfile.TemporaryDirectory(prefix="cfcl-") as folder:
         path = Path(folder) / "board"
         board = _board(path, size, "w+")
@@ -56,7 +56,7 @@ def hired(config: Config, size: int, torch_device: str) -> Iterator[Team]:
                     raise explain(RuntimeError("a worker ended before it began"))
                 time.sleep(0.02)
             dist.init_process_group("gloo", store=store, rank=0, world_size=size)
-            yield Team(0, size, explain=explain)
+            yield Group(0, size, explain=explain)
         finally:
             _dismiss(workers)
             if dist.is_initialized():
@@ -80,7 +80,7 @@ def serve(order: dict[str, Any]) -> None:
     store = dist.TCPStore(LOCALHOST, order["port"], size, is_master=False)  # type: ignore[attr-defined]
     store.set(_ready(rank), "")
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
-    simulation = Simulation(config, torch_device=order["device"], team=Team(rank, size), watch=watch)
+    simulation = Simulation(config, torch_device=order["device"], group=Group(rank, size), watch=watch)
     for _ in simulation.rows():
         pass
     dist.destroy_process_group()
@@ -98,7 +98,7 @@ def _start(order: dict[str, Any], folder: Path) -> _Worker:
     # Complaints go to a file: a pipe that nobody reads could fill up and block the worker.
     complaints = (folder / f"worker-{order['rank']}").open("w+", encoding="utf-8")
     process = subprocess.Popen(
-        [sys.executable, "-m", "cfcl.sim.worker"],
+        [sys.executable, "-m", "cfcl.sim.workers"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=complaints,
@@ -145,7 +145,7 @@ def _obituary(rank: int, worker: _Worker, board: Board, config: Config) -> str:
     code = worker.process.returncode
     how = f"was ended by signal {-code}" if code < 0 else f"failed with code {code}"
     device, step = board[rank].tolist()
-    own = Team(rank, len(board)).share(config.partition.num_devices)
+    own = Group(rank, len(board)).share(config.partition.num_devices)
     where = "before its first update" if device < 0 else f"at step {step}, device {device}"
     worker.complaints.seek(0)
     last = worker.complaints.read().strip().splitlines()[-1:]
@@ -154,3 +154,7 @@ def _obituary(rank: int, worker: _Worker, board: Board, config: Config) -> str:
         f"worker {rank} (devices {own[0]} to {own[-1]}) {how} {where}{reason}: run again, with fewer --workers if "
         "memory ran out"
     )
+
+
+if __name__ == "__main__":  # one process of a simulation; its orders are a line of JSON on standard input
+    serve(json.loads(sys.stdin.readline()))

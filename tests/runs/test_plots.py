@@ -9,8 +9,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from cfcl.experiments import network, plots, series, style
-from tests.experiments.conftest import MakeRun
+from cfcl.runs import network, plots, series, style
+from tests.runs.conftest import MakeRun
 
 EFFECTIVE, HELD = plots.PULLS[:2]
 TRIPLET, REGULARISER = plots.TRAINING[:2]
@@ -80,7 +80,7 @@ def test_pulls_are_averaged_over_links_with_the_middle_80_percent(make_run: Make
     found = series.over_steps([make_run()], "pull", "effective_candidates")
 
     # sorted 10 20 30 40: the 10 % quantile lies 0.3 of the way from the 1st to the 2nd, the 90 % one mirrors it
-    assert found == series.Points(x=[10, 15], mean=[25, 27], low=[13, 15], high=[37, 39])
+    assert found == series.Band(x=[10, 15], mean=[25, 27], low=[13, 15], high=[37, 39])
 
 
 def test_panels_and_curves_without_content_are_left_out(make_run: MakeRun) -> None:

@@ -8,8 +8,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-from cfcl.experiments import style
-from cfcl.experiments.records import Run
+from cfcl.runs import style
+from cfcl.runs.folders import Run
 
 CROWDED, MANY = 30, 150
 """Devices above which labels, and then numbers too, find no room."""

@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from cfcl.experiments.workers import run_many
+from cfcl.runs.jobs import run_many
 from tests.conftest import SMALL, small
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from cfcl import config as configs
 from cfcl.errors import CfclError
-from cfcl.experiments import suites
+from cfcl.runs import suites
 
 
 def main() -> None:
-    """Entry point: `python -m cfcl.experiments.child --out FOLDER`."""
+    """Entry point: `python -m cfcl.runs.job --out FOLDER`."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cpu")

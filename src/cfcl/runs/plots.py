@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
-from cfcl.experiments import network, style
-from cfcl.experiments.progress import size
-from cfcl.experiments.records import Run
-from cfcl.experiments.series import (
-    Points,
+from cfcl.runs import network, style
+from cfcl.runs.folders import Run
+from cfcl.runs.progress import size
+from cfcl.runs.series import (
+    Band,
     Row,
     Series,
     d2d_bytes,
@@ -212,17 +212,17 @@ def label_distances(runs: Sequence[Run]) -> Figure | None:
     return figure
 
 
-def _measured(groups: Series, measure: Callable[[Sequence[Run]], Points | None]) -> dict[str, Points]:
+def _measured(groups: Series, measure: Callable[[Sequence[Run]], Band | None]) -> dict[str, Band]:
     """What `measure` finds, for the series where it finds something."""
     return {label: found for label, group in groups.items() if (found := measure(group)) is not None}
 
 
-def _recorded(groups: Series, quantity: Quantity) -> dict[str, Points]:
+def _recorded(groups: Series, quantity: Quantity) -> dict[str, Band]:
     found = _measured(groups, lambda group: over_steps(group, quantity.kind, quantity.key))
     return {label: points for label, points in found.items() if any(points.mean) or not quantity.optional}
 
 
-def _probe_against(group: Sequence[Run], measure: Callable[[Run, Row], float]) -> Points | None:
+def _probe_against(group: Sequence[Run], measure: Callable[[Run, Row], float]) -> Band | None:
     """Probe accuracy with another figure of the same evaluations as abscissa, its mean over seeds."""
     found = over_steps(group, "eval", "probe")
     if found is None:
@@ -232,7 +232,7 @@ def _probe_against(group: Sequence[Run], measure: Callable[[Run, Row], float]) -
         statistics.fmean(measure(run, by_step[step]) for run, by_step in zip(group, rows, strict=True))
         for step in found.x
     ]
-    return Points(x, found.mean, found.low, found.high)
+    return Band(x, found.mean, found.low, found.high)
 
 
 def _means(groups: Series, key: str) -> list[float]:
@@ -262,7 +262,7 @@ def _label(axes: Axes, title: str, x: str, y: str) -> None:
     axes.locator_params(nbins=6)
 
 
-def _line(axes: Axes, points: Points, label: str, look: style.Look) -> None:
+def _line(axes: Axes, points: Band, label: str, look: style.Look) -> None:
     gap = max(1, len(points.x) // 8)
     axes.plot(points.x, points.mean, label=label, markevery=gap, **look.options)
     if points.low != points.high:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from cfcl import config as configs
-from cfcl.experiments import records
-from cfcl.experiments.records import Run
+from cfcl.runs import folders
+from cfcl.runs.folders import Run
 
 Row = dict[str, Any]
 MakeRun = Callable[..., Run]
@@ -45,12 +45,12 @@ def make_run(tmp_path: Path) -> MakeRun:
             {"kind": "final", "step": 20, **(_DISTANCES if labelled else {})},
         ]
         (path / "config.toml").write_text(configs.to_toml(config))
-        (path / "metrics.jsonl").write_text("".join(records.dump(row) + "\n" for row in rows))
+        (path / "metrics.jsonl").write_text("".join(folders.dump(row) + "\n" for row in rows))
         (path / "costs.json").write_text(json.dumps(_costs(exchanges)))
         selection = [[10, 0.25], [15, 0.5]] if exchanges else []
         (path / "timings.json").write_text(json.dumps({"selection": selection, "evaluation": 1.0, "total": 2.0}))
         (path / "environment.json").write_text(json.dumps(environment or {"python": "3.11.0", "device": "cpu"}))
-        return records.load(path)
+        return folders.load(path)
 
     return make
 

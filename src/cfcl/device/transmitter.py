@@ -17,7 +17,7 @@ from cfcl.core.metrics import effective_number
 from cfcl.data.augment import augment
 from cfcl.device.state import Candidates, DeviceState, Setting, no_embeddings
 from cfcl.exchange.messages import DataItems, DataReserve, EmbeddingItems, EmbeddingReserve, Items, PullRequest, Reserve
-from cfcl.exchange.policies import Draws, Pull
+from cfcl.exchange.policies import Pull, Randomness
 from cfcl.models import as_input
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ def cluster(setting: Setting, ids: Sequence[int], embeddings: Sequence[Tensor], 
     for length in {len(part) for part in embeddings} - {0}:
         for some in _portions([place for place, part in enumerate(embeddings) if len(part) == length]):
             points = torch.stack([embeddings[place] for place in some])
-            seeds = [Draws(setting.config.seed, ids[place], step).uniforms("own-clusters", size) for place in some]
+            seeds = [Randomness(setting.config.seed, ids[place], step).uniforms("own-clusters", size) for place in some]
             clusters = clustering.kmeans(points, size, torch.stack(seeds).to(points))
             for row, place in enumerate(some):
                 found[place] = _rows(clusters, [row])
@@ -145,7 +145,7 @@ def _draw_positions(setting: Setting, state: DeviceState, step: int) -> Tensor:
         return torch.arange(len(state.points), device=state.points.device)
     when = setting.schedule.last_aggregation(step) if exchange.candidates == "per_aggregation" else step
     pool = len(state.points) + (len(state.pulled) if exchange.candidates == "relay" else 0)
-    uniforms = Draws(setting.config.seed, state.id, when).uniforms("candidates", pool)
+    uniforms = Randomness(setting.config.seed, state.id, when).uniforms("candidates", pool)
     return importance.uniform_sample(uniforms, exchange.num_candidates).to(state.points.device)
 
 
@@ -186,8 +186,8 @@ def _answer_alike(
         sent=_sent(links, candidates) if remembers(setting) else None,
         lacked=_lacked(setting, links, candidates) if setting.policy.cheats else None,
     )
-    selection = setting.policy.choose(pull)
-    effective = effective_number(selection.log_probabilities.exp()).tolist()
+    choice = setting.policy.choose(pull)
+    effective = effective_number(choice.log_probabilities.exp()).tolist()
     kind = DataItems if config.exchange.mode == "explicit" else EmbeddingItems
     return [
         Answer(
@@ -196,7 +196,7 @@ def _answer_alike(
             item.embeddings[chosen] if len(item.embeddings) else item.embeddings,
             number,
         )
-        for (state, message), item, chosen, number in zip(links, candidates, selection.chosen, effective, strict=True)
+        for (state, message), item, chosen, number in zip(links, candidates, choice.chosen, effective, strict=True)
     ]
 
 

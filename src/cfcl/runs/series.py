@@ -8,7 +8,7 @@ from typing import Any
 
 from cfcl import config as configs
 from cfcl.config import Config
-from cfcl.experiments.records import Run
+from cfcl.runs.folders import Run
 
 Row = dict[str, Any]
 Series = Mapping[str, Sequence[Run]]
@@ -18,7 +18,7 @@ _EXCHANGE = ("exchange.", "regulariser.")
 
 
 @dataclass(frozen=True)
-class Points:
+class Band:
     """A mean with a band around it."""
 
     x: list[float]
@@ -114,7 +114,7 @@ def final(run: Run) -> Row:
     return run.of("eval")[-1]
 
 
-def over_steps(runs: Sequence[Run], kind: str, key: str) -> Points | None:
+def over_steps(runs: Sequence[Run], kind: str, key: str) -> Band | None:
     """Mean of a recorded figure at the steps that all runs have, between its extremes over seeds.
 
     For pulls the mean is over links too, and the band holds the middle 80 % of them.
@@ -125,7 +125,7 @@ def over_steps(runs: Sequence[Run], kind: str, key: str) -> Points | None:
         return None
     values = [[value for run in found for value in run[step]] for step in steps]
     bands = [_middle(sorted(group)) if kind == "pull" else (min(group), max(group)) for group in values]
-    return Points(
+    return Band(
         x=[float(step) for step in steps],
         mean=[statistics.fmean(group) for group in values],
         low=[low for low, _ in bands],

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from cfcl.config import Config
 from cfcl.core import importance, losses
-from cfcl.device.selecting import cluster
 from cfcl.device.state import DeviceState, Setting, no_items
+from cfcl.device.transmitter import cluster
 from cfcl.exchange.messages import DataItems, DataReserve, EmbeddingReserve, Items, PullRequest, Reserve
-from cfcl.exchange.policies import Draws
+from cfcl.exchange.policies import Randomness
 
 
 def push(
@@ -71,7 +71,7 @@ def _choose_reserves(setting: Setting, state: DeviceState, sizes: set[int]) -> D
     assert setting.policy.offer is not None
     pixels = state.points.all().flatten(1).float() / 255.0
     chosen = {
-        size: setting.policy.offer(pixels, size, setting.config.exchange, Draws(setting.config.seed, state.id, 0))
+        size: setting.policy.offer(pixels, size, setting.config.exchange, Randomness(setting.config.seed, state.id, 0))
         for size in missing
     }
     return replace(state, own_reserve={**state.own_reserve, **chosen})

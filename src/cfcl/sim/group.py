@@ -22,14 +22,14 @@ class Parcel:
 
 
 @dataclass(frozen=True)
-class Team:
+class Group:
     """One process's view of all of them; alone, every collective is the identity."""
 
     rank: int = 0
     size: int = 1
-    group: dist.ProcessGroup | None = None
+    handle: dist.ProcessGroup | None = None
     explain: Callable[[RuntimeError], Exception] = lambda error: WorkerLost(
-        f"another process of the team is gone ({str(error).splitlines()[0]:.200}): see its own output, and run again"
+        f"another process of the group is gone ({str(error).splitlines()[0]:.200}): see its own output, and run again"
     )
     """What a broken connection means."""
 
@@ -52,7 +52,7 @@ class Team:
             return value
         found = torch.tensor([value], dtype=torch.float64)
         with self._talking():
-            dist.all_reduce(found, dist.ReduceOp.MAX, group=self.group)
+            dist.all_reduce(found, dist.ReduceOp.MAX, group=self.handle)
         return float(found)
 
     def agree(self, value: int) -> int:
@@ -61,7 +61,7 @@ class Team:
             return value
         found = torch.tensor([value])
         with self._talking():
-            dist.broadcast(found, group=self.group, group_src=0)
+            dist.broadcast(found, group=self.handle, group_src=0)
         return int(found)
 
     def sum_in_order(self, size: int, add: Callable[[Tensor], None]) -> Tensor:
@@ -76,11 +76,11 @@ class Team:
             return total
         with self._talking():
             if self.rank > 0:
-                dist.recv(total, group=self.group, group_src=self.rank - 1)
+                dist.recv(total, group=self.handle, group_src=self.rank - 1)
             add(total)
             if self.rank < self.size - 1:
-                dist.send(total, group=self.group, group_dst=self.rank + 1)
-            dist.broadcast(total, group=self.group, group_src=self.size - 1)
+                dist.send(total, group=self.handle, group_dst=self.rank + 1)
+            dist.broadcast(total, group=self.handle, group_src=self.size - 1)
         return total
 
     def gather(self, rows: Tensor) -> Tensor:
@@ -115,14 +115,14 @@ class Team:
         where, shape = rows.device, rows.shape[1:]
         incoming, width = torch.empty(self.size, dtype=torch.int64), shape.numel()
         with self._talking():
-            dist.all_to_all_single(incoming, torch.tensor(counts), group=self.group)
+            dist.all_to_all_single(incoming, torch.tensor(counts), group=self.handle)
             received = torch.empty(int(incoming.sum()) * width, dtype=rows.dtype)
             dist.all_to_all_single(
                 received,
                 rows.cpu().reshape(-1),
                 [size * width for size in incoming.tolist()],
                 [count * width for count in counts],
-                group=self.group,
+                group=self.handle,
             )
         return received.view(-1, *shape).to(where)
 
@@ -141,7 +141,7 @@ class Team:
         return counts
 
 
-ALONE = Team()
+ALONE = Group()
 
 
 def launched() -> bool:
@@ -150,13 +150,13 @@ def launched() -> bool:
 
 
 @contextmanager
-def joined() -> Iterator[Team]:
-    """The team that torchrun describes in the environment, or that the caller has set up with torch.distributed."""
+def joined() -> Iterator[Group]:
+    """The group that torchrun describes in the environment, or that the caller has set up with torch.distributed."""
     if dist.is_initialized():
-        yield Team(dist.get_rank(), dist.get_world_size(), dist.new_group(backend="gloo"))
+        yield Group(dist.get_rank(), dist.get_world_size(), dist.new_group(backend="gloo"))
         return
     dist.init_process_group("gloo")
     try:
-        yield Team(dist.get_rank(), dist.get_world_size())
+        yield Group(dist.get_rank(), dist.get_world_size())
     finally:
         dist.destroy_process_group()

@@ -6,9 +6,9 @@ import pytest
 
 from cfcl.config import to_toml
 from cfcl.errors import CfclError
-from cfcl.experiments import report
-from cfcl.experiments.records import Run
-from tests.experiments.conftest import MakeRun
+from cfcl.runs import report
+from cfcl.runs.folders import Run
+from tests.runs.conftest import MakeRun
 
 VOID = {"meta"}
 

@@ -16,8 +16,8 @@ from cfcl.config import Config
 from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
-from cfcl.experiments import records
 from cfcl.models import TrainedEncoder
+from cfcl.runs import folders
 from cfcl.sim import engines
 from cfcl.sim.engines import Engine, Simulation
 
@@ -74,9 +74,9 @@ def simulate(
     with engines.start(
         config, device=device, dataset=dataset, module=module, workers=workers, engine=engine
     ) as simulation:
-        if out is None or not simulation.team.leads:
+        if out is None or not simulation.group.leads:
             return _result(simulation, list(_played(simulation, watch)), None)
-        with records.Writer(config, out) as writer:
+        with folders.Writer(config, out) as writer:
 
             def see(row: Row) -> None:
                 writer.row(row)
@@ -87,11 +87,11 @@ def simulate(
             result.encoder.save(writer.partial / "encoder.safetensors")
             writer.json("costs.json", result.costs)
             writer.json("timings.json", result.timings)
-            writer.json("environment.json", _environment(device, engine, simulation.team.size))
+            writer.json("environment.json", _environment(device, engine, simulation.group.size))
             if plotted:
-                from cfcl.experiments import plots  # loads matplotlib, which a run without plots need not wait for
+                from cfcl.runs import plots  # loads matplotlib, which a run without plots need not wait for
 
-                plots.draw_run(records.load(writer.partial), writer.partial / "plots")
+                plots.draw_run(folders.load(writer.partial), writer.partial / "plots")
         return result
 
 
@@ -107,7 +107,7 @@ def plan(config: Config, methods: Sequence[str], seeds: Sequence[int]) -> list[C
     return list(dict.fromkeys(found))
 
 
-def summarise(runs: Iterable[records.Run]) -> list[Row]:
+def summarise(runs: Iterable[folders.Run]) -> list[Row]:
     """One row per method: mean final figures over seeds, and the paired difference in accuracy to FedAvg."""
     by_method: dict[str, dict[int, Row]] = {}
     for run in runs:
@@ -143,7 +143,7 @@ def _summary(method: str, finals: dict[int, Row], base: dict[int, Row]) -> Row:
 def _played(simulation: Simulation, watch: Watch) -> Iterable[Row]:
     for row in simulation.rows():
         # A record is what can be read back: tuples become lists here as they do on disk.
-        record = json.loads(records.dump(row))
+        record = json.loads(folders.dump(row))
         watch(record)
         yield record
 

@@ -1,0 +1,206 @@
+"""What a run measures, one type per kind of record; a record is a line of JSON and comes back as it was.
+
+Nothing here needs torch or the engine: reports are made of records alone.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from math import isfinite
+from types import UnionType
+from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
+
+R = TypeVar("R", bound="Record")
+
+
+@dataclass(frozen=True)
+class Record:
+    """A frozen row. A field named in `OPTIONAL` is left out of the line where it is None."""
+
+    KIND: ClassVar[str] = ""
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name, in order; without those that are optional and not there."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {key: value for key, value in found.items() if value is not None or key not in self.OPTIONAL}
+
+    def to_line(self) -> str:
+        """One line of JSON; NaN and infinity are not numbers and may not pass."""
+        return json.dumps({"kind": self.KIND, **self.to_dict()}, separators=(",", ":"), allow_nan=False, default=_plain)
+
+
+@dataclass(frozen=True)
+class Setup(Record):
+    """The first record: what is fixed before the first step."""
+
+    KIND: ClassVar[str] = "setup"
+
+    dataset: str
+    encoder: str
+    num_parameters: int
+    points: tuple[int, ...]
+    """Per device."""
+    labels: tuple[tuple[int, ...], ...] | None
+    """Per device; None without labels."""
+    edges: tuple[tuple[int, int], ...]
+    positions: tuple[tuple[float, float], ...] | None
+
+
+@dataclass(frozen=True)
+class Evaluation(Record):
+    """The global encoder at an aggregation, and what was spent until then."""
+
+    KIND: ClassVar[str] = "eval"
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"probe", "knn", "cka"})
+
+    step: int
+    probe: float | None
+    """Accuracies are there where labels are."""
+    knn: float | None
+    alignment: float
+    uniformity: float
+    effective_rank: float
+    objective: float
+    cka: float | None
+    """How alike the local models were just before the aggregation; none at the start."""
+    bytes_push: int
+    bytes_pull: int
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+    joules: float
+
+    @property
+    def bytes(self) -> int:
+        """What all links carried, uplinks included."""
+        return self.bytes_push + self.bytes_pull + self.bytes_up + self.bytes_down
+
+
+@dataclass(frozen=True)
+class Update(Record):
+    """One local update: means over all devices."""
+
+    KIND: ClassVar[str] = "train"
+
+    step: int
+    loss: float
+    triplet: float
+    regulariser: float
+    weight: float
+    active: float
+    pulled_share: float
+    margin: float
+
+
+@dataclass(frozen=True)
+class Reason(Record):
+    """Why one item was chosen; never what it looks like."""
+
+    index: int
+    """Its place among the transmitter's points."""
+    cluster: int | None
+    """Among the transmitter's candidates; None for a policy that looks at none."""
+    log_probability: float
+    """Under the law that the item was drawn from."""
+    macro: float | None
+    """Logarithm of the probability of its cluster; None for a policy without stages."""
+    micro: float | None
+    """Logarithm of its probability inside the cluster."""
+    scores: Mapping[str, float]
+    """The policy's own figures."""
+
+
+@dataclass(frozen=True)
+class Pull(Record):
+    """What one receiver pulled over one link."""
+
+    KIND: ClassVar[str] = "pull"
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"reasons"})
+
+    step: int
+    transmitter: int
+    receiver: int
+    items: int
+    effective_candidates: float
+    held_labels: float | None
+    """Share of items whose label the receiver has already; None without labels."""
+    centroid_distance: float | None
+    """Mean distance of the items to the nearest centroid of the receiver's candidates; None of no items."""
+    reasons: tuple[Reason, ...] | None = None
+    """Item by item, with `records.explain`."""
+
+
+@dataclass(frozen=True)
+class Final(Record):
+    """The last record: distances between labels under the final encoder, where there are labels."""
+
+    KIND: ClassVar[str] = "final"
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"labels", "label_distances", "separation"})
+
+    step: int
+    labels: tuple[int, ...] | None = None
+    label_distances: tuple[tuple[float, ...], ...] | None = None
+    separation: float | None = None
+
+
+@dataclass(frozen=True)
+class LinkCost(Record):
+    """Bytes over one link, by kind and direction; source or target -1 is the server."""
+
+    source: int
+    target: int
+    kind: str
+    direction: str
+    bytes: int
+
+
+KINDS: dict[str, type[Record]] = {item.KIND: item for item in (Setup, Evaluation, Update, Pull, Final)}
+
+_TYPES: dict[type[Record], dict[str, Any]] = {
+    kind: {field.name: get_type_hints(kind)[field.name] for field in fields(kind)}
+    for kind in (*KINDS.values(), Reason, LinkCost)
+}
+
+
+def parse(line: str) -> Record:
+    """The record in a line of JSON; what is missing, unknown or of another type is a ValueError."""
+    row = json.loads(line)
+    if not isinstance(row, dict) or row.get("kind") not in KINDS:
+        raise ValueError(f"{line:.60} is no record of the kinds {', '.join(KINDS)}")
+    kind = KINDS[row.pop("kind")]
+    return read(kind, row)
+
+
+def read(kind: type[R], row: Mapping[str, Any]) -> R:
+    """A record of `kind` from its fields."""
+    types = _TYPES[kind]
+    known = {name: _fitted(types[name], value, name) for name, value in row.items() if name in types}
+    unknown, missing = row.keys() - types.keys(), types.keys() - row.keys() - kind.OPTIONAL
+    if unknown or missing:
+        what = f"unknown {sorted(unknown)}" if unknown else f"missing {sorted(missing)}"
+        raise ValueError(f"a record of kind {kind.KIND or kind.__name__} has {what}")
+    return kind(**{**dict.fromkeys(kind.OPTIONAL), **known})
+
+
+def _fitted(wanted: Any, value: Any, name: str) -> Any:
+    """`value` as the type `wanted` has it: lists become tuples, objects records; anything else must fit."""
+    origin, inner = get_origin(wanted), get_args(wanted)
+    if origin is UnionType:
+        return None if value is None else _fitted(inner[0], value, name)
+    if origin is tuple and isinstance(value, list):
+        kinds = inner[:1] * len(value) if inner[-1] is ... else inner
+        if len(kinds) == len(value):
+            return tuple(_fitted(kind, item, name) for kind, item in zip(kinds, value, strict=True))
+    elif origin is Mapping and isinstance(value, dict):
+        return {key: _fitted(inner[1], item, name) for key, item in value.items()}
+    elif isinstance(wanted, type) and issubclass(wanted, Record) and isinstance(value, dict):
+        return read(wanted, value)
+    elif type(value) is wanted or (wanted is float and type(value) is int):
+        if wanted is not float or isfinite(value):
+            return value
+    raise ValueError(f"{name}={value!r:.60} is not of the type {wanted}")
+
+
+def _plain(item: Record) -> dict[str, Any]:
+    return item.to_dict()
