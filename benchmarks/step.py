@@ -5,6 +5,7 @@ python benchmarks/step.py
 
 import numpy as np
 import torch
+from cfcl.sim.loop import Simulation
 from sklearn.cluster import KMeans
 from timing import alternate
 from torch.nn import functional
@@ -12,7 +13,6 @@ from torch.nn import functional
 from cfcl import config, device
 from cfcl.core.clustering import kmeans
 from cfcl.models.networks import SmallCnn
-from cfcl.sim.loop import Simulation
 
 
 def update_against_bare_arithmetic() -> None:

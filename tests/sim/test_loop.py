@@ -3,13 +3,13 @@ from typing import Any
 
 import pytest
 import torch
+from cfcl.sim.loop import Simulation
 
 from cfcl import config as configs
 from cfcl.config import Config
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
 from cfcl.runs import folders
-from cfcl.sim.loop import Simulation
 from cfcl.sim.world import single_thread
 from tests.conftest import small
 

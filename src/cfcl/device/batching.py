@@ -50,7 +50,7 @@ def draw_batches(setting: Setting, states: Sequence[DeviceState], step: int) -> 
 
 def num_pulled(setting: Setting, state: DeviceState) -> int:
     """How many pulled datapoints a device trains on."""
-    return len(state.pulled) if setting.config.exchange.mode == "explicit" else 0
+    return len(state.pulled) if setting.explicit else 0
 
 
 def _compose(setting: Setting, state: DeviceState, step: int) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from cfcl.core.clustering import Clusters
 from cfcl.core.optimisers import Moments
 from cfcl.errors import CfclError
 from cfcl.exchange.links import Budgets
-from cfcl.exchange.messages import Reserve
+from cfcl.exchange.messages import PullRequest, Reserve
 from cfcl.exchange.policies import Policy
 from cfcl.models import Encoder, Weights
 from cfcl.schedule import Schedule
@@ -32,6 +32,13 @@ class Setting:
     budgets: Budgets
     lacks: Lacks | None = None
     """For policies that cheat, in simulation."""
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+    """State besides the model that devices and server share, as it is at the start."""
+
+    @property
+    def explicit(self) -> bool:
+        """Whether datapoints travel; else embeddings do."""
+        return self.config.exchange.mode == "explicit"
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +95,8 @@ class DeviceState:
     """Positions of the reserve, by its size; chosen once."""
     reserves: Mapping[int, Reserve] = field(default_factory=dict)
     """The newest reserve of every neighbour."""
+    requests: tuple[PullRequest, ...] = ()
+    """What neighbours ask for at this exchange."""
     candidates: Candidates | None = None
     sent: Mapping[int, Tensor] = field(default_factory=dict)
     """Positions of the points that each neighbour got and keeps, for policies that remember."""
@@ -99,6 +108,8 @@ class DeviceState:
     """Number of those updates."""
     active: float = 1.0
     """Share of the last batch that moved the model."""
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+    """State besides the model that is averaged with it."""
 
 
 def start(setting: Setting, device: int, store: Tensor, places: Tensor) -> DeviceState:
@@ -111,6 +122,7 @@ def start(setting: Setting, device: int, store: Tensor, places: Tensor) -> Devic
         moments=fresh_moments(initial),
         anchor=initial,
         pulled=no_items(setting),
+        extras=setting.extras,
     )
 
 
@@ -145,7 +157,7 @@ def no_embeddings(setting: Setting) -> Tensor:
 
 def no_items(setting: Setting) -> Tensor:
     """An empty batch of what this run's mode exchanges."""
-    if setting.config.exchange.mode == "implicit":
+    if not setting.explicit:
         return no_embeddings(setting)
     encoder = setting.encoder
     return torch.zeros(0, *encoder.image_shape, dtype=torch.uint8, device=encoder.device)

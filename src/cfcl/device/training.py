@@ -109,7 +109,7 @@ def _open_gradient(
 def upload(state: DeviceState, step: int) -> LocalModel:
     """The model for the server, weighted by the mean number of points held since the last aggregation."""
     weight = state.points_seen / state.updates if state.updates else float(len(state.points))
-    return LocalModel(state.id, SERVER, step, state.weights.params, state.weights.buffers, weight)
+    return LocalModel(state.id, SERVER, step, state.weights.params, state.weights.buffers, weight, state.extras)
 
 
 def adopt(setting: Setting, state: DeviceState, model: GlobalModel) -> DeviceState:
@@ -124,13 +124,14 @@ def adopt(setting: Setting, state: DeviceState, model: GlobalModel) -> DeviceSta
         moments=state.moments if aggregation.moments == "keep" else fresh_moments(anchor),
         points_seen=0,
         updates=0,
+        extras=model.extras,
     )
 
 
 def _regulariser_weight(setting: Setting, state: DeviceState, step: int) -> float:
     """W_t, Eq. (25), where there is anything to weigh; else 0."""
     config = setting.config
-    if config.exchange.mode == "explicit" or len(state.pulled) == 0:
+    if setting.explicit or len(state.pulled) == 0:
         return 0.0
     age = 1.0 if config.regulariser.staleness == "constant" else (step - state.pulled_at) / config.exchange.period
     return losses.regulariser_weight(

@@ -36,6 +36,8 @@ class Answer:
     embeddings: Tensor
     """The items under the importance model; empty if the policy is blind and nothing was embedded."""
     effective_candidates: float
+    reasons: str = ""
+    """Why each item was chosen, as JSON, if somebody wants to know."""
 
 
 def prepare(setting: Setting, states: Sequence[DeviceState], step: int) -> list[DeviceState]:
@@ -50,7 +52,13 @@ def prepare(setting: Setting, states: Sequence[DeviceState], step: int) -> list[
 
 def answer(setting: Setting, asked: Sequence[tuple[DeviceState, Sequence[PullRequest]]], step: int) -> list[Answer]:
     """Choose what each receiver gets, by Alg. 2, Alg. 3 or a baseline; in order of transmitter, then receiver."""
-    links = [(state, message) for state, messages in asked for message in messages]
+    # Without the receiver's reserve there is nothing to score against: such a request goes unanswered.
+    links = [
+        (state, message)
+        for state, messages in asked
+        for message in messages
+        if setting.policy.offer is None or message.source in state.reserves
+    ]
     alike: dict[tuple[int, int], list[tuple[DeviceState, PullRequest]]] = {}
     for state, message in links:
         assert state.candidates is not None
@@ -128,7 +136,7 @@ def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 def _draw(setting: Setting, state: DeviceState, step: int) -> tuple[Tensor, Tensor, Tensor]:
     """Positions, payload and embeddings of a device's candidates."""
-    explicit = setting.config.exchange.mode == "explicit"
+    explicit = setting.explicit
     positions = _draw_positions(setting, state, step)
     own, relayed = positions[positions < len(state.points)], positions[positions >= len(state.points)]
     points, passed_on = state.points[own], state.pulled[relayed - len(state.points)]
@@ -161,7 +169,7 @@ def _answer_alike(
     assert setting.policy.choose is not None
     config = setting.config
     candidates = [state.candidates for state, _ in links if state.candidates is not None]
-    in_pixels = setting.policy.pixels and config.exchange.mode == "explicit"
+    in_pixels = setting.policy.pixels and setting.explicit
     reserve, positives = (None, None) if in_pixels else _stack_reserves(setting, links, reserves)
     pull = Pull(
         seed=config.seed,
@@ -188,7 +196,7 @@ def _answer_alike(
     )
     choice = setting.policy.choose(pull)
     effective = effective_number(choice.log_probabilities.exp()).tolist()
-    kind = DataItems if config.exchange.mode == "explicit" else EmbeddingItems
+    kind = DataItems if setting.explicit else EmbeddingItems
     return [
         Answer(
             kind(state.id, message.source, step, item.payload[chosen]),
@@ -241,7 +249,7 @@ def _reserve_size(state: DeviceState, receiver: int) -> int:
     reserve: Reserve | None = state.reserves.get(receiver)
     if reserve is None:
         return 0
-    return len(reserve.points) if isinstance(reserve, DataReserve) else len(reserve.embeddings)
+    return len(reserve.content)
 
 
 def _unseen(candidates: Candidates) -> Tensor:

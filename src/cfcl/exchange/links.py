@@ -17,10 +17,20 @@ class Budgets:
     num_pulled: int
     num_reserve: int
     special: Mapping[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    """Both numbers, on the links where they differ."""
+    later: Mapping[tuple[int, int], tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """On links whose number of items changes: from which step on it is how much, in order of step."""
 
-    def pulled(self, transmitter: int, receiver: int) -> int:
-        """N of the link."""
-        return self.special.get((transmitter, receiver), (self.num_pulled, 0))[0]
+    def pulled(self, transmitter: int, receiver: int, step: int) -> int:
+        """N of the link at `step`."""
+        link = transmitter, receiver
+        known = [number for start, number in self.later.get(link, ()) if start <= step]
+        return known[-1] if known else self.special.get(link, (self.num_pulled, 0))[0]
+
+    def ever_pulled(self, transmitter: int, receiver: int) -> bool:
+        """Whether the link carries items at any step."""
+        link = transmitter, receiver
+        return self.pulled(*link, 0) > 0 or any(number > 0 for _, number in self.later.get(link, ()))
 
     def reserve(self, transmitter: int, receiver: int) -> int:
         """K^Reserve that `receiver` pushes to `transmitter`."""

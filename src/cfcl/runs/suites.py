@@ -19,7 +19,8 @@ from cfcl.exchange import policies
 from cfcl.models import TrainedEncoder
 from cfcl.runs import folders
 from cfcl.sim import engines
-from cfcl.sim.engines import Engine, Simulation
+from cfcl.sim.engines import Engine
+from cfcl.sim.simulation import Simulation
 
 Row = dict[str, Any]
 Watch = Callable[[Row], None]
@@ -143,7 +144,7 @@ def _summary(method: str, finals: dict[int, Row], base: dict[int, Row]) -> Row:
 def _played(simulation: Simulation, watch: Watch) -> Iterable[Row]:
     for row in simulation.rows():
         # A record is what can be read back: tuples become lists here as they do on disk.
-        record = json.loads(folders.dump(row))
+        record = json.loads(row.to_line())
         watch(record)
         yield record
 

@@ -11,12 +11,12 @@ from cfcl.config import Config
 from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
-from cfcl.sim import allocator, group, loop, sharded
+from cfcl.sim import allocator, group
 from cfcl.sim.group import ALONE, Group
+from cfcl.sim.simulation import Simulation
 from cfcl.sim.workers import hired
 
 Engine = Literal["sharded", "loop"]
-Simulation = loop.Simulation | sharded.Simulation
 
 
 @contextmanager
@@ -33,26 +33,26 @@ def start(
     # A fresh process can be told a config, not objects that live in this one.
     portable = dataset is None and module is None and config.exchange.method in policies.BUILT_IN
     if engine == "loop":
-        yield loop.Simulation(config, torch_device=device, dataset=dataset, module=module)
+        yield Simulation(config, torch_device=device, dataset=dataset, module=module, reference=True)
         return
     allocator.keep_memory()
     if group.launched():
         with group.joined() as ours:
             where = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if device == "cuda" else device
-            yield sharded.Simulation(config, torch_device=where, dataset=dataset, module=module, group=ours)
+            yield Simulation(config, torch_device=where, dataset=dataset, module=module, group=ours)
         return
     size = _size(config, workers, alone=not portable or device != "cpu")
     if size == 1:
-        yield sharded.Simulation(config, torch_device=device, dataset=dataset, module=module)
+        yield Simulation(config, torch_device=device, dataset=dataset, module=module)
         return
-    simulation = sharded.Simulation(config, torch_device=device, group=Group(0, size))  # refuses what cannot be first
+    simulation = Simulation(config, torch_device=device, group=Group(0, size))  # refuses what cannot be first
     with hired(config, size, device) as simulation.group:
         yield simulation
 
 
 def check(config: Config, device: str) -> None:
     """Refuse a run that cannot be."""
-    sharded.Simulation(config, torch_device=device, group=ALONE)
+    Simulation(config, torch_device=device, group=ALONE)
 
 
 def num_cores() -> int:

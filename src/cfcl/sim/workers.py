@@ -66,7 +66,7 @@ def hired(config: Config, size: int, torch_device: str) -> Iterator[Group]:
 def serve(order: dict[str, Any]) -> None:
     """A worker's whole life."""
     from cfcl.sim import allocator
-    from cfcl.sim.sharded import Simulation
+    from cfcl.sim.simulation import Simulation
 
     allocator.keep_memory()
     threading.Thread(target=_end_with_leader, daemon=True).start()
