@@ -337,6 +337,13 @@ class EvaluationConfig(Section):
     """Steps between records of the training losses."""
 
 
+class RecordsConfig(Section):
+    """What is written down besides the figures. Nothing here changes a number."""
+
+    explain: bool = False
+    """With each pull, why each item was chosen: its index at the transmitter, cluster, probabilities and scores."""
+
+
 class Config(Section):
     """One run, whole."""
 
@@ -355,6 +362,7 @@ class Config(Section):
     regulariser: RegulariserConfig = RegulariserConfig()
     cost: CostConfig = CostConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    records: RecordsConfig = RecordsConfig()
 
     @model_validator(mode="after")
     def _check_devices(self) -> Self:

@@ -23,13 +23,13 @@ def push(
     sizes = {other: size for other in neighbours if (size := reserve_due(setting, other, state.id)) > 0}
     state = _choose_reserves(setting, state, set(sizes.values()))
     if setting.explicit:
-        return state, [
-            DataReserve(state.id, other, step, state.points[state.own_reserve[size]]) for other, size in sizes.items()
-        ]
+        points = {size: (state.points[chosen.positions], chosen.numbers) for size, chosen in state.own_reserve.items()}
+        return state, [DataReserve(state.id, other, step, *points[size]) for other, size in sizes.items()]
     embedded = {
-        size: setting.encoder.embed(state.anchor, state.points[chosen]) for size, chosen in state.own_reserve.items()
+        size: (setting.encoder.embed(state.anchor, state.points[chosen.positions]), chosen.numbers)
+        for size, chosen in state.own_reserve.items()
     }
-    return state, [EmbeddingReserve(state.id, other, step, embedded[size]) for other, size in sizes.items()]
+    return state, [EmbeddingReserve(state.id, other, step, *embedded[size]) for other, size in sizes.items()]
 
 
 def reserve_due(setting: Setting, transmitter: int, receiver: int) -> int:
@@ -87,7 +87,7 @@ def _choose_reserves(setting: Setting, state: DeviceState, sizes: set[int]) -> D
 
 def items_wanted(setting: Setting, transmitter: int, receiver: int, step: int) -> int:
     """How many items `receiver` asks `transmitter` for at `step`; all of the run's at once, if there is one pull."""
-    if setting.policy.once:
+    if setting.policy.when == "start":
         return sum(setting.budgets.pulled(transmitter, receiver, then) for then in setting.schedule.exchange_steps)
     return setting.budgets.pulled(transmitter, receiver, step)
 

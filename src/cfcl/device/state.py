@@ -13,8 +13,9 @@ from cfcl.core.optimisers import Moments
 from cfcl.errors import CfclError
 from cfcl.exchange.links import Budgets
 from cfcl.exchange.messages import PullRequest, Reserve
-from cfcl.exchange.policies import Policy
+from cfcl.exchange.policies import Offering, Policy
 from cfcl.models import Encoder, Weights
+from cfcl.objectives import Objective
 from cfcl.schedule import Schedule
 
 Lacks = Callable[[int, Tensor, int], Tensor]
@@ -30,6 +31,7 @@ class Setting:
     policy: Policy
     schedule: Schedule
     budgets: Budgets
+    objective: Objective
     lacks: Lacks | None = None
     """For policies that cheat, in simulation."""
     extras: Mapping[str, Tensor] = field(default_factory=dict)
@@ -91,8 +93,8 @@ class DeviceState:
     pulled: Tensor
     """Datapoints (mode `explicit`) or embeddings (mode `implicit`) from neighbours."""
     pulled_at: int = 0
-    own_reserve: Mapping[int, Tensor] = field(default_factory=dict)
-    """Positions of the reserve, by its size; chosen once."""
+    own_reserve: Mapping[int, Offering] = field(default_factory=dict)
+    """What stands for its data, by the size of the reserve; chosen once."""
     reserves: Mapping[int, Reserve] = field(default_factory=dict)
     """The newest reserve of every neighbour."""
     requests: tuple[PullRequest, ...] = ()
@@ -139,7 +141,7 @@ def check(setting: Setting, state: DeviceState) -> None:
     if setting.policy.offer is not None:
         largest = max([exchange.num_reserve, *(reserve for _, reserve in setting.budgets.special.values())])
         _check_size("num_reserve", largest, state)
-    if not setting.policy.once:
+    if setting.policy.when == "periodic":
         _check_size("num_candidates", exchange.num_candidates, state)
     _check_size("num_clusters", exchange.num_clusters, state)
 

@@ -31,7 +31,7 @@ def start(
 ) -> Iterator[Simulation]:
     """A simulation ready to run; the processes that it needs are there inside the context and nowhere else."""
     # A fresh process can be told a config, not objects that live in this one.
-    portable = dataset is None and module is None and config.exchange.method in policies.BUILT_IN
+    portable = dataset is None and module is None and policies.is_portable(config.exchange.method)
     if engine == "loop":
         yield Simulation(config, torch_device=device, dataset=dataset, module=module, reference=True)
         return

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from cfcl import rng, schedule, topology
+from cfcl import objectives, rng, schedule, topology
 from cfcl.config import Config
 from cfcl.data import datasets, partition
 from cfcl.data.datasets import Dataset
@@ -83,13 +83,17 @@ def build(
         devices=dataset.train_devices,
     )
     graph = topology.build(config.graph, config.partition.num_devices, rng.stream(config.seed, "graph"))
+    encoder = Encoder(config.model, dataset.image_shape, seed=config.seed, device=where, module=module)
+    objective = objectives.build(config)
     setting = Setting(
         config=config,
-        encoder=Encoder(config.model, dataset.image_shape, seed=config.seed, device=where, module=module),
+        encoder=encoder,
         policy=policy,
-        schedule=schedule.build(config, once=policy.once),
+        schedule=schedule.build(config, once=policy.when == "start"),
         budgets=links.budgets(config, graph),
-        lacks=_lacks(config, dataset, parts) if policy.cheats else None,
+        objective=objective,
+        extras=objective.extras(encoder.initial.params),
+        lacks=_lacks(config, dataset, parts) if "labels" in policy.needs else None,
     )
     return World(Rules(setting, graph), dataset, parts)
 
