@@ -211,7 +211,10 @@ class ExchangeConfig(Section):
     num_clusters: PositiveCount = 10
     """Clusters of the macro stage and of the dynamic margin."""
     budgets_file: Path | None = None
-    """CSV `transmitter,receiver,num_pulled,num_reserve` that overrides the two numbers on the links it names."""
+    """CSV `transmitter,receiver,num_pulled,num_reserve` that overrides the two numbers on the links it names; with a
+    fifth column `step`, num_pulled holds from that step on."""
+    candidates_file: Path | None = None
+    """CSV `device,num_candidates` that overrides K^Approx of the devices it names."""
     reserve: Literal["kmeans", "random"] = "kmeans"
     """Reserve points: nearest to K-means++ centroids of the pixels, or random."""
     candidates: Literal["per_pull", "per_aggregation", "relay"] = "per_pull"

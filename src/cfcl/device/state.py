@@ -142,7 +142,7 @@ def check(setting: Setting, state: DeviceState) -> None:
         largest = max([exchange.num_reserve, *(reserve for _, reserve in setting.budgets.special.values())])
         _check_size("num_reserve", largest, state)
     if setting.policy.when == "periodic":
-        _check_size("num_candidates", exchange.num_candidates, state)
+        _check_size("num_candidates", setting.budgets.candidates(state.id), state)
     _check_size("num_clusters", exchange.num_clusters, state)
 
 

@@ -158,7 +158,8 @@ def _draw_positions(setting: Setting, state: DeviceState, step: int) -> Tensor:
     when = setting.schedule.last_aggregation(step) if exchange.candidates == "per_aggregation" else step
     pool = len(state.points) + (len(state.pulled) if exchange.candidates == "relay" else 0)
     uniforms = Randomness(setting.config.seed, state.id, when).uniforms("candidates", pool)
-    return importance.uniform_sample(uniforms, exchange.num_candidates).to(state.points.device)
+    size = setting.budgets.candidates(state.id)
+    return importance.uniform_sample(uniforms, size).to(state.points.device)
 
 
 def _embed(setting: Setting, state: DeviceState, points: Tensor) -> Tensor:
@@ -252,7 +253,7 @@ def _in_pixels(setting: Setting) -> bool:
 
 
 def _stack_reserves(setting: Setting, links: Sequence[Asked], reserves: _Reserves) -> Shown:
-    """The receivers' reserves: as embeddings, where they are datapoints with those of one augmentation, or as pixels."""
+    """The receivers' reserves: as embeddings (of datapoints, also of one augmentation of each), or as pixels."""
     if setting.policy.offer is None:
         return Shown()
     found = [state.reserves[message.source] for state, message in links]

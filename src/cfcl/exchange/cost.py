@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self, TypedDict, get_args
+from typing import TypedDict, get_args
 
 from torch import Tensor
 
@@ -134,7 +134,7 @@ class Ledger:
             for (source, target, kind, direction), size in self.bytes.items()
         ]
 
-    def with_numbers(self, rows: Iterable[Sequence[int]]) -> Self:
+    def with_numbers(self, rows: Iterable[Sequence[int]]) -> "Ledger":
         """A ledger with the bytes that `numbers` of several processes tell."""
         whole = {(source, target, KINDS[kind], DIRECTIONS[way]): size for source, target, kind, way, size in rows}
         return replace(self, bytes=whole)

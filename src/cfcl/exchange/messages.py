@@ -64,7 +64,7 @@ class _Embeddings(Message):
 class DataReserve(_Datapoints):
     """Receiver to transmitter: points that stand for my data; for scoring only, never trained on."""
 
-    numbers: Float[Tensor, " points"] | None = None
+    numbers: Float[Tensor, " _"] | None = None
     """One number per point, if the policy sends any."""
 
 
@@ -76,7 +76,7 @@ class DataItems(_Datapoints):
 class EmbeddingReserve(_Embeddings):
     """Receiver to transmitter: embeddings that stand for my data."""
 
-    numbers: Float[Tensor, " points"] | None = None
+    numbers: Float[Tensor, " _"] | None = None
     """One number per embedding, if the policy sends any."""
 
 

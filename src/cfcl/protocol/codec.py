@@ -67,6 +67,8 @@ def decode(data: bytes, kinds: Kinds = KINDS) -> list[Message]:
             raise Malformed(f"its version is {table['version']!r}, and ours {VERSION}: use the same release of cfcl")
         if table["kind"] is None:
             return []
+        if not isinstance(table["rows"], list):
+            raise Malformed("its rows are no list")
         return _put_together(kinds[table["kind"]], table["rows"], load(data))
     except Malformed:
         raise

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from cfcl.exchange.cost import Ledger
 from cfcl.exchange.messages import LocalModel, Message
@@ -12,6 +12,7 @@ Expected = Mapping[int, tuple[int, ...]]
 """For each party of this process, from whom it expects a message."""
 
 
+@runtime_checkable
 class Link(Protocol):
     """Carries the messages of one phase, between the parties of a process and to other processes."""
 
