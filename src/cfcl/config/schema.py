@@ -96,7 +96,7 @@ class GraphConfig(Section):
     degree: Positive = 7.0
     """Average number of neighbours (kinds `geometric`: exact, `erdos_renyi`: expected)."""
     edges_file: Path | None = None
-    """Text file with one `device device` pair a line (kind `edges`)."""
+    """Text file with one `device device` pair per line (kind `edges`)."""
 
     @model_validator(mode="after")
     def _check_file(self) -> Self:

@@ -32,7 +32,7 @@ class Patience:
 
 
 class _BrokenError(Exception):
-    """The connection failed in a way that another try may mend."""
+    """The connection failed in a way that another try may fix."""
 
 
 def fetch(
