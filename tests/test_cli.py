@@ -99,6 +99,72 @@ def test_help_teaches() -> None:
     assert "Example" in invoke("run", "--help").output
 
 
+def test_help_loses_no_word() -> None:
+    shown = " ".join(invoke("redraw", "--help").output.replace("│", " ").split())
+    assert "between <!-- verdicts --> and <!-- /verdicts -->." in shown
+
+
+def test_the_module_lists_its_names() -> None:
+    assert {"Config", "load_config", "load_encoder", "load_run", "run"} <= set(dir(cfcl))
+    for name in dir(cfcl):
+        assert getattr(cfcl, name) is not None
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = invoke("run", "digits", *SETS, "--workers", "2", "--dry-run")
+    assert result.exit_code == 0, result.output
+    for part in ("digits, cfcl-explicit, seed 0", "1,438 training", "4 with", "8 directed links", "17,648 parameters"):
+        assert part in result.stdout
+    for part in ("once, 1.54 kB", "3 times at most 1.02 kB", "3 times 282 kB", "2 processes, estimated"):
+        assert part in result.stdout
+    assert result.stderr == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_comparison_has_a_line_per_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = invoke("compare", "digits", *SETS, "--methods", "fedavg,cfcl-explicit", "--seeds", "0-1", "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert len(re.findall(r"^(?:fedavg|cfcl-explicit) +[01] ", result.stdout, flags=re.MULTILINE)) == 4
+    assert "4 runs" in result.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+@pytest.mark.parametrize(
+    ("override", "value", "rule", "remedy"),
+    [
+        ("graph.degree=12", "degree=12", "exceeds", "lower graph.degree"),
+        ("exchange.num_reserve=10000", "num_reserve=10000", "exceeds the", "lower exchange.num_reserve"),
+        ("train.steps=0", "train.steps=0", "greater than or equal to 1", "change train.steps"),
+    ],
+)
+def test_a_dry_run_refuses_what_a_run_refuses(
+    tmp_path: Path, command: str, override: str, value: str, rule: str, remedy: str
+) -> None:
+    out = tmp_path / "runs"
+    result = invoke(command, "digits", "--set", override, "--dry-run", "--out", str(out))
+    check_complaint(result, out, value, rule, remedy)
+
+
+def test_a_dry_run_refuses_more_workers_than_devices(tmp_path: Path) -> None:
+    result = invoke("run", "digits", *SETS, "--workers", "5", "--dry-run")
+    check_complaint(result, tmp_path / "runs", "5 workers", "4 devices", "lower --workers")
+
+
+def test_a_setting_without_effect_gets_one_note() -> None:
+    result = invoke("run", "digits", *SETS, "--set", "exchange.score=text", "--dry-run")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("note: exchange.score has no effect here, only with")
+
+
+def test_a_comparison_notes_what_none_of_its_runs_uses() -> None:
+    words = ["compare", "digits", *SETS, "--set", "exchange.score=text", "--dry-run", "--methods"]
+    assert invoke(*words, "fedavg,cfcl-explicit").stderr.count("note: exchange.score") == 1
+    assert invoke(*words, "fedavg,cfcl-implicit").stderr == ""
+
+
 def test_records_as_json_lines(tmp_path: Path) -> None:
     result = invoke("run", "digits", *SETS, "--workers", "1", "--json", "--out", str(tmp_path))
     rows = [json.loads(line) for line in result.stdout.splitlines()]

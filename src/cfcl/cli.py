@@ -13,7 +13,7 @@ from cfcl import __version__, cli_data, cli_study, config
 from cfcl.cli_data import DataDir, overrides_with
 from cfcl.cli_study import parse_seeds
 from cfcl.errors import CfclError
-from cfcl.terminal import complaints, console, user_errors
+from cfcl.terminal import complaints, console, note, user_errors
 
 RUNS = Path("runs")
 DEMO_METHODS = "fedavg,uniform-explicit,cfcl-explicit,cfcl-implicit"
@@ -43,6 +43,9 @@ Overrides = Annotated[
 ]
 Out = Annotated[Path, typer.Option(help="Folder below which run folders are written.")]
 Device = Annotated[str, typer.Option(help="Where tensors live: cpu, cuda, cuda:1, ...")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Check everything, print sizes, bytes, memory and time, and write nothing.")
+]
 
 
 def _version(wanted: bool) -> None:
@@ -74,15 +77,21 @@ def run(
         Literal["sharded", "loop"], typer.Option(help="loop is the slow reference; records are the same to the byte.")
     ] = "sharded",
     as_json: Annotated[bool, typer.Option("--json", help="Print every record as a JSON line instead.")] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Simulate SPEC and write one run folder: config, metrics, costs, encoder and plots.
 
     Example: `cfcl run digits --set exchange.mode=implicit --set seed=3`
     """
     with user_errors(PARTIAL):
-        wanted = _load(spec, overrides_with(overrides, data_dir))
+        changes = overrides_with(overrides, data_dir)
+        wanted = _load(spec, changes)
+        _tell(spec, wanted, changes, [wanted])
         from cfcl.runs import progress, suites
 
+        if dry_run:
+            _show_plan(wanted, device, 1 if engine == "loop" else workers)
+            return
         simulate = partial(suites.simulate, wanted, out=out, device=device, workers=workers, engine=engine)
         if as_json:
             result = simulate(watch=lambda row: print(json.dumps(row), flush=True))
@@ -114,20 +123,27 @@ def compare(
     device: Device = "cpu",
     data_dir: DataDir = None,
     workers: Annotated[int, typer.Option(min=1, help="Runs under way at once.")] = os.cpu_count() or 1,
+    dry_run: DryRun = False,
 ) -> None:
     """Run several methods on the same data, graph, initial model and batches; end with a table and a report.
 
     Example: `cfcl compare digits --methods fedavg,cfcl-explicit --seeds 0-2`
     """
     with user_errors(PARTIAL):
-        base = _load(spec, overrides_with(overrides, data_dir))
-        from cfcl.runs import folders, progress, report, suites
+        changes = overrides_with(overrides, data_dir)
+        base = _load(spec, changes)
+        from cfcl.runs import dry, folders, progress, report, suites
         from cfcl.runs.jobs import run_many
         from cfcl.sim import engines, group
 
         if group.launched():
             raise CfclError("compare starts its own processes, one per run: call it without torchrun")
         plan = suites.plan(base, [word.strip() for word in methods.split(",") if word.strip()], parse_seeds(seeds))
+        _tell(spec, base, changes, plan)
+        if dry_run:
+            forecasts = dry.look(plan, device=device)
+            console.print(dry.common_table(forecasts[0]), dry.compare_table(forecasts, at_once=workers))
+            return
         for item in plan:
             engines.check(item, device)  # refuses an impossible run before any folder exists
         folder = folders.claim(out, f"{base.name}-compare")
@@ -190,3 +206,20 @@ def _load(spec: str, overrides: list[str] | None) -> config.Config:
     if spec == "-":
         return config.parse(sys.stdin.read(), overrides or (), source="standard input")
     return config.load(spec, overrides or ())
+
+
+def _tell(spec: str, wanted: config.Config, changes: list[str], runs: list[config.Config]) -> None:
+    """Name the settings that the user chose and that no run uses."""
+    for line in config.notes(config.given(spec, wanted, changes), runs):
+        note(line)
+
+
+def _show_plan(wanted: config.Config, device: str, workers: int | None) -> None:
+    from cfcl.runs import dry
+    from cfcl.sim import engines, group
+
+    if group.launched() and os.environ.get("RANK", "0") != "0":
+        return  # one of torchrun's processes tells
+    size = engines.num_processes(wanted, workers, alone=device != "cpu")
+    (forecast,) = dry.look([wanted], device=device, num_workers=size)
+    console.print(dry.table(forecast))

@@ -16,6 +16,7 @@ from cfcl.config.schema import (
     Section,
     TrainConfig,
 )
+from cfcl.config.uses import given, notes
 
 __all__ = [
     "AggregationConfig",
@@ -33,7 +34,9 @@ __all__ = [
     "TrainConfig",
     "build",
     "fields",
+    "given",
     "load",
+    "notes",
     "override",
     "parse",
     "presets",
