@@ -32,7 +32,7 @@ app.add_typer(cli_data.app)
 app.command()(cli_study.reproduce)
 app.command()(cli_study.redraw)
 
-PARTIAL = "interrupted; what was measured so far is in the folder that ends in .partial"
+PARTIAL = "interrupted; the measurements so far are in the folder that ends in .partial"
 
 Spec = Annotated[
     str, typer.Argument(help="A preset (see `cfcl presets`), a TOML file, or - for TOML on standard input.")
@@ -41,7 +41,7 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; may be repeated. `none` unsets."),
 ]
-Out = Annotated[Path, typer.Option(help="Folder below which run folders are written.")]
+Out = Annotated[Path, typer.Option(help="Folder into which run folders are written.")]
 Device = Annotated[str, typer.Option(help="Where tensors live: cpu, cuda, cuda:1, ...")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Check everything, print sizes, bytes, memory and time, and write nothing.")
@@ -71,12 +71,14 @@ def run(
     device: Device = "cpu",
     data_dir: DataDir = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes that share the devices; not given: one per core.")
+        int | None, typer.Option(min=1, help="Processes that share the devices; default: one per core.")
     ] = None,
     engine: Annotated[
-        Literal["sharded", "loop"], typer.Option(help="loop is the slow reference; records are the same to the byte.")
+        Literal["sharded", "loop"], typer.Option(help="loop is the slow reference; both write the same bytes.")
     ] = "sharded",
-    as_json: Annotated[bool, typer.Option("--json", help="Print every record as a JSON line instead.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print every record as a JSON line instead of the progress bar.")
+    ] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Simulate SPEC and write one run folder: config, metrics, costs, encoder and plots.
@@ -112,17 +114,17 @@ def compare(
         str,
         typer.Option(
             help="Comma-separated: fedavg, or METHOD-MODE with cfcl, uniform, kmeans, bulk, novel (our own rule) and "
-            "explicit, implicit; as yardsticks oracle-MODE, which sees labels, and centralised."
+            "explicit, implicit; for reference oracle-MODE, which sees labels, and centralised."
         ),
     ] = DEMO_METHODS,
     seeds: Annotated[
-        str, typer.Option(help="Comma-separated, or a range such as 0-4; within a seed runs are paired.")
+        str, typer.Option(help="Comma-separated, or a range such as 0-4; runs of one seed are paired.")
     ] = "0",
     overrides: Overrides = None,
     out: Out = RUNS,
     device: Device = "cpu",
     data_dir: DataDir = None,
-    workers: Annotated[int, typer.Option(min=1, help="Runs under way at once.")] = os.cpu_count() or 1,
+    workers: Annotated[int, typer.Option(min=1, help="Number of runs at the same time.")] = os.cpu_count() or 1,
     dry_run: DryRun = False,
 ) -> None:
     """Run several methods on the same data, graph, initial model and batches; end with a table and a report.
@@ -172,7 +174,7 @@ def presets() -> None:
 
 @app.command("config")
 def show_config(spec: Spec = "digits", overrides: Overrides = None) -> None:
-    """Print the full resolved TOML of SPEC, each setting under its meaning.
+    """Print the full TOML of SPEC; a comment above each setting explains it.
 
     Example: `cfcl config digits > mine.toml`, edit it, `cfcl run mine.toml`
     """
@@ -182,11 +184,11 @@ def show_config(spec: Spec = "digits", overrides: Overrides = None) -> None:
 
 @app.command("report")
 def make_report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain run folders.")],
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
     force: Annotated[bool, typer.Option("--force", help="Replace an existing page.")] = False,
 ) -> None:
-    """Make one self-contained HTML page out of run folders.
+    """Make one self-contained HTML page from run folders.
 
     Example: `cfcl report runs --out report.html`
     """

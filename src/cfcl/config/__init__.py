@@ -1,4 +1,4 @@
-"""What a run is: every choice as a field, checked before anything starts. The only pydantic in the project."""
+"""What a run is: every choice as a field, checked before anything starts. No other package uses pydantic."""
 
 from cfcl.config.files import build, fields, load, override, parse, presets, section_meaning, to_toml, with_method
 from cfcl.config.schema import (
