@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 import cfcl
 from cfcl.cli import app
-from tests.conftest import SMALL
+from tests.conftest import SMALL, small
 
 SETS = [word for item in SMALL for word in ("--set", item)]
 
@@ -163,6 +163,32 @@ def test_a_comparison_notes_what_none_of_its_runs_uses() -> None:
     words = ["compare", "digits", *SETS, "--set", "exchange.score=text", "--dry-run", "--methods"]
     assert invoke(*words, "fedavg,cfcl-explicit").stderr.count("note: exchange.score") == 1
     assert invoke(*words, "fedavg,cfcl-implicit").stderr == ""
+
+
+def test_a_comparison_notes_what_it_replaces() -> None:
+    words = ["compare", "digits", *SETS, "--dry-run", "--methods", "fedavg,cfcl-explicit"]
+    result = invoke(*words, "--set", "exchange.mode=implicit", "--set", "seed=4", "--set", "exchange.method=fedavg")
+    assert result.stderr.splitlines() == [
+        "note: seed=4 has no effect here: methods and seeds of the comparison replace it"
+    ]  # fmt: skip
+    result = invoke(*words[:-1], "cfcl-explicit", "--set", "exchange.mode=implicit")
+    assert "note: exchange.mode=implicit has no effect here" in result.stderr
+
+
+def test_paths_may_be_strings(tmp_path: Path) -> None:
+    result = cfcl.run(small("train.steps=2"), out=str(tmp_path / "runs"), workers=1, plotted=False)
+    assert result.folder is not None
+    assert result.folder.parent == tmp_path / "runs"
+    result.encoder.save(str(tmp_path / "x"))
+    assert (tmp_path / "x").read_bytes() == (result.folder / "encoder.safetensors").read_bytes()
+
+
+def test_only_the_first_of_torchruns_processes_prints_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    monkeypatch.setenv("RANK", "0")
+    assert "in 3 processes" in invoke("run", "digits", *SETS, "--dry-run").stdout
+    monkeypatch.setenv("RANK", "2")
+    assert invoke("run", "digits", *SETS, "--dry-run").stdout == ""
 
 
 def test_records_as_json_lines(tmp_path: Path) -> None:

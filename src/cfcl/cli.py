@@ -212,7 +212,8 @@ def _load(spec: str, overrides: list[str] | None) -> config.Config:
 
 def _tell(spec: str, wanted: config.Config, changes: list[str], runs: list[config.Config]) -> None:
     """Name the settings that the user chose and that no run uses."""
-    for line in config.notes(config.given(spec, wanted, changes), runs):
+    settings = config.given(spec, wanted, changes)
+    for line in [*config.replaced(settings, wanted, runs), *config.notes(settings, runs)]:
         note(line)
 
 
@@ -221,7 +222,8 @@ def _show_plan(wanted: config.Config, device: str, workers: int | None) -> None:
     from cfcl.sim import engines, group
 
     if group.launched() and os.environ.get("RANK", "0") != "0":
-        return  # one of torchrun's processes tells
-    size = engines.num_processes(wanted, workers, alone=device != "cpu")
+        return  # the first of torchrun's processes tells
+    given = int(os.environ["WORLD_SIZE"]) if group.launched() else workers
+    size = engines.num_processes(wanted, given, alone=device != "cpu")
     (forecast,) = dry.look([wanted], device=device, num_workers=size)
     console.print(dry.table(forecast))

@@ -16,7 +16,7 @@ from cfcl.config.schema import (
     Section,
     TrainConfig,
 )
-from cfcl.config.uses import given, notes
+from cfcl.config.uses import given, notes, replaced
 
 __all__ = [
     "AggregationConfig",
@@ -40,6 +40,7 @@ __all__ = [
     "override",
     "parse",
     "presets",
+    "replaced",
     "section_meaning",
     "to_toml",
     "with_method",

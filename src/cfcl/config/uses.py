@@ -136,6 +136,16 @@ def notes(settings: Iterable[str], runs: Sequence[Config]) -> list[str]:
             for when, some in found.items()]  # fmt: skip
 
 
+def replaced(settings: Iterable[str], wanted: Config, runs: Sequence[Config]) -> list[str]:
+    """One line for each of the `settings` whose value in `wanted` is that of none of the `runs`."""
+    values = {f"{section}.{key}".lstrip("."): value for section, key, value, _ in fields(wanted)}
+    held = [{f"{section}.{key}".lstrip("."): value for section, key, value, _ in fields(run)} for run in runs]
+    lost = [name for name in settings if name in values and all(run[name] != values[name] for run in held)]
+    return [
+        f"{name}={values[name]} has no effect here: methods and seeds of the comparison replace it" for name in lost
+    ]
+
+
 def _idle(setting: str, run: Config) -> str | None:
     """When `setting` would act, if it does not in this run."""
     if setting == "exchange.method" or (setting.startswith("exchange.") and run.exchange.method not in METHODS):

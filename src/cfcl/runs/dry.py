@@ -17,7 +17,7 @@ from cfcl.sim.world import World, single_thread
 
 TIMED_DEVICES = 3
 TIMED_SECONDS = 1.0
-"""How long updates are timed, after one per device that does not count."""
+"""How long updates are timed in all, after one per device that does not count."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,12 @@ class Forecast:
 def look(runs: Sequence[Config], *, device: str = "cpu", num_workers: int = 1) -> list[Forecast]:
     """What each run would take in `num_workers` processes of its own; refuses what the run itself would refuse.
 
-    Updates are timed for the first run only: the runs of a comparison share encoder and batches.
+    Runs that share images, encoder and batches share the timing of an update, and all timings together have a limit.
     """
     worlds = [_checked(config, device) for config in runs]
-    each = _time_update(worlds[0])
-    return [Forecast(found, num_workers, each) for found in worlds]
+    kinds = {_kind(found.config): found for found in worlds}
+    seconds = {kind: _time_update(found, TIMED_SECONDS / len(kinds)) for kind, found in kinds.items()}
+    return [Forecast(found, num_workers, seconds[_kind(found.config)]) for found in worlds]
 
 
 def table(forecast: Forecast) -> Table:
@@ -181,13 +182,18 @@ def _checked(config: Config, device: str) -> World:
     return found
 
 
-def _time_update(found: World) -> float:
+def _kind(config: Config) -> tuple[object, ...]:
+    """What the time of an update depends on."""
+    return config.data, config.model, config.augment, config.train.batch_size, config.train.negatives
+
+
+def _time_update(found: World, limit: float) -> float:
     store = found.dataset.train_images.to(found.setting.encoder.device)
     some = [devices.start(found.setting, i, store, part) for i, part in enumerate(found.parts[:TIMED_DEVICES])]
     with single_thread():
         some = [devices.local_step(found.setting, state, 0)[0] for state in some]
         begun, number = time.perf_counter(), 0
-        while number == 0 or time.perf_counter() - begun < TIMED_SECONDS:
+        while number == 0 or time.perf_counter() - begun < limit:
             some = [devices.local_step(found.setting, state, 1)[0] for state in some]
             number += len(some)
         return (time.perf_counter() - begun) / number
