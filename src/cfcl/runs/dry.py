@@ -15,6 +15,8 @@ from cfcl.runs.progress import size
 from cfcl.sim import world
 from cfcl.sim.world import World, single_thread
 
+EVALUATION_BYTES = 150_000_000
+"""What evaluations and plots add to the first process, measured on USPS."""
 TIMED_DEVICES = 3
 TIMED_SECONDS = 1.0
 """How long updates are timed in all, after one per device that does not count."""
@@ -99,7 +101,8 @@ class Forecast:
             return None
         models = 3 * 4 * self.world.setting.encoder.num_parameters * len(self.world.parts)  # weights and two moments
         kept = self.num_exchanges if exchange.retention == "keep" else min(1, self.num_exchanges)
-        return process * self.num_workers + models + self.bytes_push * min(1, self.num_pushes) + kept * self.bytes_pull
+        held = self.bytes_push * min(1, self.num_pushes) + kept * self.bytes_pull
+        return process * self.num_workers + EVALUATION_BYTES + models + held
 
     @property
     def _aggregations(self) -> list[int]:
