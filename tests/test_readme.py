@@ -16,7 +16,7 @@ from cfcl import config as configs
 from cfcl.cli import app
 from cfcl.data import catalogue
 from cfcl.exchange import policies
-from cfcl.runs import dry, suites
+from cfcl.runs import forecast, suites
 from tests.conftest import small
 
 ROOT = Path(__file__).parents[1]
@@ -163,7 +163,7 @@ def test_a_shell_line_passes_a_dry_run(line: str, supplies: Path, monkeypatch: p
     words = words_of(line)
     needs_data(words)
     monkeypatch.chdir(supplies)
-    monkeypatch.setattr(dry, "TIMED_SECONDS", 0.0)
+    monkeypatch.setattr(forecast, "TIMED_SECONDS", 0.0)
     before = sorted(supplies.rglob("*"))
     result = invoke([*words, "--dry-run"])
     assert "Plan" in result.stdout

@@ -134,7 +134,7 @@ def compare(
     with user_errors(PARTIAL):
         changes = overrides_with(overrides, data_dir)
         base = _load(spec, changes)
-        from cfcl.runs import dry, folders, progress, report, suites
+        from cfcl.runs import dry, folders, forecast, progress, report, suites
         from cfcl.runs.jobs import run_many
         from cfcl.sim import engines, group
 
@@ -143,7 +143,7 @@ def compare(
         plan = suites.plan(base, [word.strip() for word in methods.split(",") if word.strip()], parse_seeds(seeds))
         _tell(spec, base, changes, plan)
         if dry_run:
-            forecasts = dry.look(plan, device=device)
+            forecasts = forecast.look(plan, device=device)
             console.print(dry.common_table(forecasts[0]), dry.compare_table(forecasts, at_once=workers))
             return
         for item in plan:
@@ -218,12 +218,12 @@ def _tell(spec: str, wanted: config.Config, changes: list[str], runs: list[confi
 
 
 def _show_plan(wanted: config.Config, device: str, workers: int | None) -> None:
-    from cfcl.runs import dry
+    from cfcl.runs import dry, forecast
     from cfcl.sim import engines, group
 
     if group.launched() and os.environ.get("RANK", "0") != "0":
         return  # the first of torchrun's processes tells
     given = int(os.environ["WORLD_SIZE"]) if group.launched() else workers
     size = engines.num_processes(wanted, given, alone=device != "cpu")
-    (forecast,) = dry.look([wanted], device=device, num_workers=size)
-    console.print(dry.table(forecast))
+    (found,) = forecast.look([wanted], device=device, num_workers=size)
+    console.print(dry.table(found))
