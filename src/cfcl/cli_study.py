@@ -71,7 +71,7 @@ def redraw(
     into: Annotated[
         Path | None,
         typer.Option(
-            help="A Markdown file to put the verdicts in, too: between <!-- verdicts --> and <!-- /verdicts -->."
+            help="A Markdown file to put the verdicts in, too: between `<!-- verdicts -->` and `<!-- /verdicts -->`."
         ),
     ] = None,
 ) -> None:

@@ -1,4 +1,4 @@
-"""What a run is: every choice as a field, checked before anything starts. The only pydantic in the project."""
+"""What a run is: every choice as a field, checked before anything starts. No other package uses pydantic."""
 
 from cfcl.config.files import build, fields, load, override, parse, presets, section_meaning, to_toml, with_method
 from cfcl.config.schema import (
@@ -17,6 +17,7 @@ from cfcl.config.schema import (
     Section,
     TrainConfig,
 )
+from cfcl.config.uses import given, notes, replaced
 
 __all__ = [
     "AggregationConfig",
@@ -35,10 +36,13 @@ __all__ = [
     "TrainConfig",
     "build",
     "fields",
+    "given",
     "load",
+    "notes",
     "override",
     "parse",
     "presets",
+    "replaced",
     "section_meaning",
     "to_toml",
     "with_method",

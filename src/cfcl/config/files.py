@@ -53,7 +53,7 @@ def parse(text: str, overrides: Iterable[str] = (), *, source: str = "the text")
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise CfclError(f"{source} is not valid TOML: {error}; mend that line") from None
+        raise CfclError(f"{source} is not valid TOML: {error}; fix that line") from None
     return build(_apply(table, overrides), source=source)
 
 

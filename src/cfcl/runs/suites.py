@@ -56,7 +56,7 @@ def simulate(
     *,
     dataset: Dataset | None = None,
     module: nn.Module | None = None,
-    out: Path | None = None,
+    out: str | Path | None = None,
     device: str = "cpu",
     workers: int | None = None,
     engine: Engine = "sharded",
@@ -77,7 +77,7 @@ def simulate(
     ) as simulation:
         if out is None or not simulation.group.leads:
             return _result(simulation, list(_played(simulation, watch)), None)
-        with folders.Writer(config, out) as writer:
+        with folders.Writer(config, Path(out)) as writer:
 
             def see(row: Row) -> None:
                 writer.row(row)

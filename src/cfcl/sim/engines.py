@@ -41,7 +41,7 @@ def start(
             where = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if device == "cuda" else device
             yield Simulation(config, torch_device=where, dataset=dataset, module=module, group=ours)
         return
-    size = _size(config, workers, alone=not portable or device != "cpu")
+    size = num_processes(config, workers, alone=not portable or device != "cpu")
     if size == 1:
         yield Simulation(config, torch_device=device, dataset=dataset, module=module)
         return
@@ -60,7 +60,8 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _size(config: Config, workers: int | None, *, alone: bool) -> int:
+def num_processes(config: Config, workers: int | None, *, alone: bool) -> int:
+    """How many processes share the devices; `alone` is a run that cannot be spread."""
     devices = config.partition.num_devices
     if workers is None:
         return 1 if alone else min(num_cores(), devices)
