@@ -30,7 +30,7 @@ class Forecast:
     @property
     def num_evaluations(self) -> int:
         """How often the global encoder is judged, the initial one included."""
-        return 1 + sum(self.world.evaluates(t) for t in self._aggregations)
+        return 1 + sum(self.world.setting.schedule.evaluates(t) for t in self._aggregations)
 
     @property
     def num_aggregations(self) -> int:
@@ -48,25 +48,18 @@ class Forecast:
     @property
     def num_exchanges(self) -> int:
         """How often items are pulled."""
-        setting = self.world.setting
-        if setting.policy.choose is None:
-            return 0
-        return sum(setting.schedule.exchanges(t) for t in range(setting.schedule.num_steps))
+        return len(self._exchanges)
 
     @property
     def bytes_push(self) -> int:
         """Of one round of pushes."""
-        budgets = self.world.setting.budgets
-        asked = [link for link in self.world.graph.links if budgets.pulled(*link) > 0]
-        return self._item_bytes * sum(budgets.reserve(*link) for link in asked)
+        setting = self.world.setting
+        return self._item_bytes * sum(devices.reserve_due(setting, *link) for link in self.world.graph.links)
 
     @property
     def bytes_pull(self) -> int:
-        """Of one exchange, at most: a rule may find less to send."""
-        setting, parts = self.world.setting, self.world.parts
-        rounds = setting.schedule.num_exchanges if setting.schedule.once else 1
-        wanted = {link: rounds * setting.budgets.pulled(*link) for link in self.world.graph.links}
-        return self._item_bytes * sum(min(number, len(parts[j])) for (j, _), number in wanted.items())
+        """Of the largest exchange, at most: a rule may find less to send."""
+        return max(map(self._pulled_at, self._exchanges), default=0)
 
     @property
     def bytes_up(self) -> int:
@@ -77,7 +70,7 @@ class Forecast:
     @property
     def bytes_d2d(self) -> int:
         """Between devices, over the whole run, at most."""
-        return self.num_pushes * self.bytes_push + self.num_exchanges * self.bytes_pull
+        return self.num_pushes * self.bytes_push + sum(map(self._pulled_at, self._exchanges))
 
     @property
     def bytes_uplink(self) -> int:
@@ -99,6 +92,18 @@ class Forecast:
         kept = self.num_exchanges if exchange.retention == "keep" else min(1, self.num_exchanges)
         held = self.bytes_push * min(1, self.num_pushes) + kept * self.bytes_pull
         return process * self.num_workers + EVALUATION_BYTES + models + held
+
+    @property
+    def _exchanges(self) -> list[int]:
+        setting = self.world.setting
+        steps = range(setting.schedule.num_steps if setting.policy.choose is not None else 0)
+        return [step for step in steps if setting.schedule.exchanges(step)]
+
+    def _pulled_at(self, step: int) -> int:
+        """Bytes of the exchange at `step`, at most."""
+        setting, parts = self.world.setting, self.world.parts
+        wanted = [min(devices.items_wanted(setting, j, i, step), len(parts[j])) for j, i in self.world.graph.links]
+        return self._item_bytes * sum(wanted)
 
     @property
     def _aggregations(self) -> list[int]:
