@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cfcl.sim.loop import Simulation
 
 from cfcl import config as configs
 from cfcl.config import Config, uses
 from cfcl.exchange import policies
-from cfcl.sim.loop import Simulation
 from tests.conftest import small
 
 OTHER: dict[str, object] = {
