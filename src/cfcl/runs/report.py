@@ -12,24 +12,20 @@ from matplotlib.figure import Figure
 from cfcl import __version__
 from cfcl import config as configs
 from cfcl.errors import CfclError
-from cfcl.runs import network, page, plots, style, suites
+from cfcl.runs import network, page, plots, style
 from cfcl.runs.folders import Run
 from cfcl.runs.page import Html, tag
 from cfcl.runs.plots import HEALTH, PULLS, TRAINING, Quantity
 from cfcl.runs.progress import number, size
 from cfcl.runs.series import (
-    Row,
-    base_of,
     by_name,
-    d2d_bytes,
     differences,
     final,
-    selection_seconds,
-    series,
     settings,
     show,
     usual,
 )
+from cfcl.runs.summary import Summary, by_curve
 
 REFERENCES = ("oracle", "centralised")
 """Methods that show how much room there is and never count as competitors."""
@@ -75,8 +71,6 @@ def write(runs: Sequence[Run], out: Path, *, force: bool = False) -> Path:
     """Write the page about `runs` to `out`, whole or not at all."""
     if not runs:
         raise CfclError("a report needs at least one run, and none was given: give folders that `cfcl run` wrote")
-    for run in runs:
-        _check_whole(run)
     _check_free(out, force)
     text = render(runs)
     try:
@@ -103,31 +97,18 @@ def render(runs: Sequence[Run]) -> str:
 
 def headline(runs: Sequence[Run]) -> str:
     """What the records say in a sentence or two, and how little that may be."""
-    rows = [row for row in summary(runs) if row["probe"] is not None]
-    ranked = [row for row in rows if row["method"].partition("-")[0] not in REFERENCES]
+    rows = [row for row in by_curve(runs) if row.method.partition("-")[0] not in REFERENCES]
+    ranked = [(row.probe, row) for row in rows if row.probe is not None]
     if not ranked:
         return "There are no labels, so there is no accuracy: the page shows costs and label-free health only."
-    best = max(ranked, key=lambda row: row["probe"])
-    found = f"{best['label']} with {best['probe']:.4f}"
-    doubt = _doubt(min(row["seeds"] for row in ranked))
+    top, best = max(ranked, key=lambda pair: pair[0])
+    found = f"{best.label} with {top:.4f}"
+    doubt = _doubt(min(row.seeds for _, row in ranked))
     if len(ranked) == 1:
         return f"Final probe accuracy: {found}. {doubt}"
-    level = [row["label"] for row in ranked if row is not best and f"{row['probe']:.4f}" == f"{best['probe']:.4f}"]
+    level = [row.label for probe, row in ranked if row is not best and f"{probe:.4f}" == f"{top:.4f}"]
     ties = f", level with {' and '.join(level)}" if level else ""
     return f"Best of {len(ranked)} by final probe accuracy: {found}{_against(best)}{ties}. {doubt}"
-
-
-def summary(runs: Sequence[Run]) -> list[Row]:
-    """The rows of `suites.summarise`, one per curve, with paired gains, selection time and energy."""
-    rows = []
-    for label, group in series(runs).items():
-        base = base_of(group[0], runs)
-        found = suites.summarise([*base, *group])
-        row = next(row for row in found if row["method"] == group[0].config.method)
-        selection = statistics.fmean(selection_seconds(run, final(run)["step"]) for run in group)
-        joules = statistics.fmean(final(run)["joules"] for run in group)
-        rows.append({**row, "label": label, "gains": _gains(group, base), "selection": selection, "joules": joules})
-    return rows
 
 
 def _replace(out: Path, text: str) -> None:
@@ -140,11 +121,6 @@ def _replace(out: Path, text: str) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _check_whole(run: Run) -> None:
-    if not run.of("setup") or not run.of("eval"):
-        raise CfclError(f"{str(run.folder)!r} holds no evaluation, so the run did not end: run it again")
-
-
 def _check_free(out: Path, force: bool) -> None:
     if out.is_dir():
         raise CfclError(f"{str(out)!r} is a folder, but a page is a file: give --out a file, such as report.html")
@@ -152,18 +128,9 @@ def _check_free(out: Path, force: bool) -> None:
         raise CfclError(f"{str(out)!r} exists and would be replaced: give --force, or another --out")
 
 
-def _gains(group: Iterable[Run], base: Iterable[Run]) -> list[float]:
-    """Final accuracy over FedAvg, seed by seed."""
-    if any(run.config.method == "fedavg" for run in group):
-        return []
-    found = {run.config.seed: final(run) for run in base}
-    pairs = [(final(run), found[run.config.seed]) for run in group if run.config.seed in found]
-    return [mine["probe"] - theirs["probe"] for mine, theirs in pairs if "probe" in mine and "probe" in theirs]
-
-
-def _against(best: Row) -> str:
-    gains = best["gains"]
-    if best["method"] == "fedavg":
+def _against(best: Summary) -> str:
+    gains = best.gains
+    if best.method == "fedavg":
         return " (no exchange raised it)"
     if not gains:
         return " (no FedAvg run with the same settings to compare it with)"
@@ -214,23 +181,23 @@ _DISTANCES = (
 
 
 def _summary_table(runs: Sequence[Run]) -> Html:
-    rows = summary(runs)
-    columns: dict[str, Callable[[Row], str]] = {
-        "Method": lambda row: row["label"],
-        "Seeds": lambda row: str(row["seeds"]),
+    rows = by_curve(runs)
+    columns: dict[str, Callable[[Summary], str]] = {
+        "Method": lambda row: row.label,
+        "Seeds": lambda row: str(row.seeds),
         "Probe accuracy": _probe_cell,
-        "Over FedAvg": lambda row: number(row["over_fedavg"], "+.4f"),
-        "kNN": lambda row: number(row["knn"], ".4f"),
-        "CKA": lambda row: number(row["cka"], ".3f"),
-        "Pushed": lambda row: size(row["push_bytes"]),
-        "Pulled": lambda row: size(row["pull_bytes"]),
-        "Uplink": lambda row: size(row["uplink_bytes"]),
-        "Delay": lambda row: f"{row['seconds'] + row['selection']:.2f} s",
-        "of which selection": lambda row: f"{row['selection']:.2f} s",
+        "Over FedAvg": lambda row: number(row.over_fedavg, "+.4f"),
+        "kNN": lambda row: number(row.knn, ".4f"),
+        "CKA": lambda row: number(row.cka, ".3f"),
+        "Pushed": lambda row: size(row.bytes_push),
+        "Pulled": lambda row: size(row.bytes_pull),
+        "Uplink": lambda row: size(row.bytes_up),
+        "Delay": lambda row: f"{row.seconds + row.selection:.2f} s",
+        "of which selection": lambda row: f"{row.selection:.2f} s",
     }
-    if any(row["joules"] > 0 for row in rows):
-        columns["Energy"] = lambda row: f"{row['joules']:.2f} J"
-    left_out = len(runs) - sum(row["seeds"] for row in rows)
+    if any(row.joules > 0 for row in rows):
+        columns["Energy"] = lambda row: f"{row.joules:.2f} J"
+    left_out = len(runs) - sum(row.seeds for row in rows)
     notes = ["Final model, mean over seeds; ± is the standard deviation over seeds."]
     if common := [f"{key}={show(value)}" for key, value in usual(runs).items()]:
         notes.append(f"Where a name says nothing else: {', '.join(common)}.")
@@ -240,9 +207,9 @@ def _summary_table(runs: Sequence[Run]) -> Html:
     return page.join([page.table(list(columns), cells), tag("p", " ".join(notes))])
 
 
-def _probe_cell(row: Row) -> str:
-    spread = "" if row["probe_spread"] is None else f" ± {row['probe_spread']:.4f}"
-    return number(row["probe"], ".4f") + spread
+def _probe_cell(row: Summary) -> str:
+    spread = "" if row.probe_spread is None else f" ± {row.probe_spread:.4f}"
+    return number(row.probe, ".4f") + spread
 
 
 def _learning(runs: Sequence[Run], figures: _Figures) -> list[Html]:
@@ -279,7 +246,7 @@ def _quantities(runs: Sequence[Run], quantities: Iterable[Quantity], figures: _F
 def _network(runs: Sequence[Run], figures: _Figures) -> list[Html]:
     """The graph of one run: of the first seed, with traffic if there is any."""
     seed = runs[0].config.seed
-    run = next((run for run in runs if run.config.seed == seed and d2d_bytes(final(run)) > 0), runs[0])
+    run = next((run for run in runs if run.config.seed == seed and final(run).bytes_d2d > 0), runs[0])
     caption = (
         f"Seed {run.config.seed}, {run.config.method}; other seeds draw another network. Numbers in circles are "
         "devices, small ones the labels they hold; an edge is as wide as the bytes it carried."
@@ -295,20 +262,20 @@ def _network(runs: Sequence[Run], figures: _Figures) -> list[Html]:
 
 
 def _device_table(run: Run) -> Html:
-    setup = run.of("setup")[0]
-    neighbours: list[list[int]] = [[] for _ in setup["points"]]
-    for one, other in setup["edges"]:
+    setup = run.setup
+    neighbours: list[list[int]] = [[] for _ in setup.points]
+    for one, other in setup.edges:
         neighbours[one].append(other)
         neighbours[other].append(one)
     rows = [
-        [str(device), f"{points:,}", _labels(setup["labels"], device), ", ".join(map(str, sorted(neighbours[device])))]
-        for device, points in enumerate(setup["points"])
+        [str(device), f"{points:,}", _labels(setup.labels, device), ", ".join(map(str, sorted(neighbours[device])))]
+        for device, points in enumerate(setup.points)
     ]
     found = page.table(["Device", "Points", "Labels", "Neighbours"], rows, words=True)
     return found if len(rows) <= 20 else tag("details", tag("summary", f"All {len(rows)} devices"), found)
 
 
-def _labels(labels: list[list[int]] | None, device: int) -> str:
+def _labels(labels: Sequence[Sequence[int]] | None, device: int) -> str:
     return "–" if labels is None else ", ".join(map(str, labels[device]))
 
 
@@ -332,7 +299,7 @@ def _settings(runs: Sequence[Run]) -> Html:
 def _versions(runs: Sequence[Run]) -> Html:
     found: dict[tuple[tuple[str, str], ...], int] = {}
     for run in runs:
-        key = tuple((name, show(value)) for name, value in run.environment.items())
+        key = tuple((name, show(value)) for name, value in run.environment.to_dict().items())
         found[key] = found.get(key, 0) + 1
     names = list(dict.fromkeys(name for environment in found for name, _ in environment))
     rows = [[str(runs_in_it), *(dict(key).get(name, "–") for name in names)] for key, runs_in_it in found.items()]
@@ -347,6 +314,6 @@ def _commands(runs: Sequence[Run]) -> Html:
 
 
 def _command(run: Run) -> str:
-    where = run.environment.get("device", "cpu")
-    device = [] if where == "cpu" else ["--device", str(where)]
+    where = run.environment.device
+    device = [] if where == "cpu" else ["--device", where]
     return shlex.join(["cfcl", "run", str(run.folder / "config.toml"), *device])
