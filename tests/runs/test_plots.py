@@ -67,7 +67,7 @@ def test_accuracy_against_bytes_shows_a_silent_method_as_a_level_line(make_run: 
     # (50 pushed + 150 pulled) per step
     assert _x(curve) == [0, 2000, 4000]
     assert _y(curve) == [0.5, 0.625, 0.75]
-    assert _y(_curve(axes, "fedavg, at the end")) == [0.375, 0.375]
+    assert _y(_curve(axes, "fedavg (final)")) == [0.375, 0.375]
 
 
 def test_accuracy_against_delay_adds_the_selection_time_before_each_evaluation(make_run: MakeRun) -> None:

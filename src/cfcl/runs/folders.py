@@ -152,6 +152,7 @@ class Writer:
             shutil.rmtree(self.partial)
 
 
+# MERGE: delete, once `Simulation.rows` yields records; `Record.to_line` does the same.
 def dump(row: dict[str, Any]) -> str:
     """A record as one line; NaN and infinity are not numbers and may not pass."""
     return json.dumps(row, separators=(",", ":"), allow_nan=False)

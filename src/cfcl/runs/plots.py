@@ -53,8 +53,10 @@ class Quantity:
 
 PULLS = (
     Quantity(Pull, "effective_candidates", "Effective number of candidates", "candidates"),
-    Quantity(Pull, "held_labels", "Pulled items whose label the receiver has already", "share of items"),
-    Quantity(Pull, "centroid_distance", "From pulled items to the receiver's nearest centroid", "embedding distance"),
+    Quantity(Pull, "held_labels", "Pulled items whose label the receiver already has", "share of items"),
+    Quantity(
+        Pull, "centroid_distance", "Distance of pulled items to the receiver's nearest centroid", "embedding distance"
+    ),
 )
 TRAINING = (
     Quantity(Update, "triplet", "Triplet loss", "loss"),
@@ -123,7 +125,7 @@ def accuracy_by_bytes(runs: Sequence[Run]) -> Figure | None:
         if line.x[-1] > 0:
             _line(axes, line, label, looks[label])
         else:
-            name, colour = f"{label}, at the end", looks[label].colour
+            name, colour = f"{label} (final)", looks[label].colour
             axes.axhline(line.mean[-1], color=colour, linestyle=":", linewidth=1.5, label=name)
     axes.xaxis.set_major_formatter(EngFormatter(unit="B"))
     _legend(figure, axes)
@@ -190,7 +192,7 @@ def delay(runs: Sequence[Run]) -> Figure:
 
 @style.styled
 def label_distances(runs: Sequence[Run]) -> Figure | None:
-    """Mean embedding distance between every pair of labels, one panel a method, one colour scale for all."""
+    """Mean embedding distance between every pair of labels, one panel per method, one colour scale for all."""
     found = {label: _mean_map(group) for label, group in series(runs).items() if _mapped(group)}
     maps = {label: part for label, part in found.items() if part[0]}
     if not maps:

@@ -70,9 +70,9 @@ def simulate(
 ) -> Result:
     """Run `config`; with `out`, write a run folder below it, with plots. `watch` sees every record as it appears.
 
-    The devices are shared out among `workers` processes, by default one per core; neither their number nor the engine
-    (`loop` is the reference) changes a byte of the records. Under torchrun its processes share them, and the first
-    one alone has records and writes.
+    The devices are shared among `workers` processes, by default one per core. Neither their number nor the engine
+    (`loop` is the reference) changes a byte of the records. Under torchrun its processes share the devices, and only
+    the first one has records and writes.
 
     A `dataset` (see `cfcl.data.datasets.from_torch`) takes the place of the one that `config.data` names, and a
     `module` that turns images into embeddings takes that of `config.model.encoder`, with the weights it has.
