@@ -76,7 +76,7 @@ def test_what_stands_in_files_comes_back_too(record: Record) -> None:
 
 @given(made(Environment))
 def test_an_environment_comes_back_with_its_packages(found: Environment) -> None:
-    packages = {f"package-{name}": version for name, version in found.versions.items()}
+    packages = {"versions": "1.0", **{f"package-{name}": version for name, version in found.versions.items()}}
     environment = replace(found, versions=packages)
     row = json.loads(json.dumps(environment.to_dict()))
     assert row.keys() >= packages.keys()

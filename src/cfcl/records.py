@@ -132,7 +132,7 @@ class Pull(Record):
     items: int
     effective_candidates: float
     held_labels: float | None
-    """Share of items whose label the receiver has already; None without labels."""
+    """Share of items whose label the receiver already has; None without labels."""
     centroid_distance: float | None
     """Mean distance of the items to the nearest centroid of the receiver's candidates; None of no items."""
     reasons: tuple[Reason, ...] | None = None
@@ -271,7 +271,7 @@ def _fitted(wanted: Any, value: Any, name: str) -> Any:
         return {key: _fitted(inner[1], item, f"{name}.{key}") for key, item in value.items()}
     if isinstance(wanted, type) and issubclass(wanted, Record):
         return read(wanted, value)
-    if type(value) is wanted is not float or (wanted is float and _is_finite(value)):
+    if _is_finite(value) if wanted is float else type(value) is wanted:
         return value
     raise ValueError(f"{name}={value!r:.60} is not {_WORDS.get(origin or wanted, 'an object')}")
 

@@ -136,7 +136,10 @@ def test_a_damaged_file_is_refused_by_name_and_line(
     assert old in text
     damaged.write_text(text.replace(old, new, 1))
 
-    with pytest.raises(CfclError, match=rf"^run folder .* cannot be read: {complaint}.*; run it again$") as refused:
+    with pytest.raises(
+        CfclError,
+        match=rf"^run folder .* cannot be read: {complaint}.*; run it again, or use the version of cfcl that wrote it$",
+    ) as refused:
         folders.load(damaged.parent)
 
     assert "\n" not in str(refused.value)
@@ -171,8 +174,8 @@ def test_a_run_that_did_not_end_is_refused(make_run: MakeRun, kind: str) -> None
 def test_a_config_of_another_version_is_refused_with_the_remedy(make_run: MakeRun) -> None:
     file = make_run("fedavg").folder / "config.toml"
     file.write_text(file.read_text() + "magic = 3\n")
-    remedy = r"magic is not a known key: .*; if another version of cfcl wrote it, use that version, or edit"
-    with pytest.raises(CfclError, match=rf"config\.toml: evaluation\.{remedy} this setting in config\.toml$"):
+    remedy = r"edit that setting in config\.toml, or use the version of cfcl that wrote it"
+    with pytest.raises(CfclError, match=rf"config\.toml: \w+\.magic is not a known key: .*; {remedy}$"):
         folders.load(file.parent)
 
 

@@ -79,7 +79,8 @@ def load(folder: str | Path) -> Run:
             environment=_json(path / "environment.json", Environment.of),
         )
     except (OSError, ValueError) as error:
-        raise CfclError(f"run folder {str(path)!r} cannot be read: {error}; run it again") from None
+        remedy = "run it again, or use the version of cfcl that wrote it"
+        raise CfclError(f"run folder {str(path)!r} cannot be read: {error}; {remedy}") from None
 
 
 def find(paths: list[Path]) -> list[Run]:
@@ -162,7 +163,7 @@ def _config(file: Path) -> Config:
     try:
         return configs.parse(file.read_text(encoding="utf-8"), source=str(file))
     except CfclError as error:
-        remedy = "if another version of cfcl wrote it, use that version, or edit this setting in config.toml"
+        remedy = "edit that setting in config.toml, or use the version of cfcl that wrote it"
         raise CfclError(f"{error}; {remedy}") from None
 
 
