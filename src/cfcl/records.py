@@ -199,14 +199,15 @@ class Timings(Record):
 class Environment(Record):
     """Where a run was made, and with what."""
 
-    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"engine", "workers"})
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"engine", "workers", "numerics"})
 
     python: str
     machine: str
     device: str
     engine: str | None
-    """Early run folders name neither the engine nor the number of its processes."""
+    """Early run folders name neither the engine, nor the number of its processes, nor the version of its numerics."""
     workers: int | None
+    numerics: int | None
     versions: Mapping[str, str]
     """Of packages, by name; in a file they stand beside the other fields."""
 

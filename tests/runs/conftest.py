@@ -17,7 +17,7 @@ MakeRun = Callable[..., Run]
 Places = tuple[tuple[float, float], ...]
 
 STEPS = (0, 10, 20)
-ENVIRONMENT = Environment("3.11.0", "x86_64", "cpu", "sharded", 2, {"cfcl": "0.1.0", "torch": "2.6.0"})
+ENVIRONMENT = Environment("3.11.0", "x86_64", "cpu", "sharded", 2, 1, {"cfcl": "0.1.0", "torch": "2.6.0"})
 
 
 @pytest.fixture(scope="session")

@@ -97,7 +97,7 @@ def test_a_folder_of_an_early_version_loads(make_run: MakeRun) -> None:
 
     assert (run.setup.dataset, run.setup.points) == (None, (40, 50, 1234))
     assert run.timings == Timings((), None, 1.0, 2.0)
-    assert run.environment == Environment("3.11.0", "x", "cpu", None, None, {"cfcl": "0.0"})
+    assert run.environment == Environment("3.11.0", "x", "cpu", None, None, None, {"cfcl": "0.0"})
 
 
 DAMAGE = [

@@ -108,8 +108,8 @@ def test_a_page_about_three_methods(make_run: MakeRun, tmp_path: Path) -> None:
     assert differences[0] == ["Run", "seed", "exchange.method", "exchange.mode"]
     assert differences[4] == [runs[3].folder.name, "1", "cfcl", "implicit"]
     assert versions == [
-        ["Runs", "python", "machine", "device", "engine", "workers", "cfcl", "torch"],
-        ["6", "3.11.0", "x86_64", "cpu", "sharded", "2", "0.1.0", "2.6.0"],
+        ["Runs", "python", "machine", "device", "engine", "workers", "numerics", "cfcl", "torch"],
+        ["6", "3.11.0", "x86_64", "cpu", "sharded", "2", "1", "0.1.0", "2.6.0"],
     ]
     assert to_toml(runs[0].config) in page.text
     for run in runs:

@@ -139,5 +139,6 @@ def _environment(device: str, engine: str, workers: int) -> Environment:
         device=device,
         engine=engine,
         workers=workers,
+        numerics=None,  # MERGE: the version that the config names
         versions={name: metadata.version(name) for name in names},
     )
