@@ -17,7 +17,7 @@ def test_finished_runs_are_found_again_and_not_repeated(tmp_path: Path) -> None:
         outcomes = sweep.run(first.todo, store, num_workers=1, device="cpu", watch=lambda place, row: None)
     with sweep.opened(store):
         again = sweep.look(store, [TWO, ONE])
-        sweep.run(again.todo, store, num_workers=1, device="cpu", watch=lambda place, row: seen.append(row["kind"]))
+        sweep.run(again.todo, store, num_workers=1, device="cpu", watch=lambda place, row: seen.append(row.KIND))
 
     assert first.todo == [ONE, BAD]
     assert [outcome.folder is None for outcome in outcomes] == [False, True]

@@ -1,7 +1,7 @@
 """Which engine runs a simulation, in how many processes."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
@@ -28,25 +28,28 @@ def start(
     module: nn.Module | None = None,
     workers: int | None = None,
     engine: Engine = "sharded",
+    trace: Callable[[str], None] | None = None,
 ) -> Iterator[Simulation]:
     """A simulation ready to run; the processes that it needs are there inside the context and nowhere else."""
     # A fresh process can be told a config, not objects that live in this one.
     portable = dataset is None and module is None and policies.is_portable(config.exchange.method)
     if engine == "loop":
-        yield Simulation(config, torch_device=device, dataset=dataset, module=module, reference=True)
+        yield Simulation(config, torch_device=device, dataset=dataset, module=module, reference=True, trace=trace)
         return
     allocator.keep_memory()
     if group.launched():
         with group.joined() as ours:
             where = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if device == "cuda" else device
-            yield Simulation(config, torch_device=where, dataset=dataset, module=module, group=ours)
+            yield Simulation(config, torch_device=where, dataset=dataset, module=module, group=ours, trace=trace)
         return
     size = num_processes(config, workers, alone=not portable or device != "cpu")
     if size == 1:
-        yield Simulation(config, torch_device=device, dataset=dataset, module=module)
+        yield Simulation(config, torch_device=device, dataset=dataset, module=module, trace=trace)
         return
-    simulation = Simulation(config, torch_device=device, group=Group(0, size))  # refuses what cannot be first
-    with hired(config, size, device) as simulation.group:
+    simulation = Simulation(
+        config, torch_device=device, group=Group(0, size), trace=trace
+    )  # refuses what cannot be first
+    with hired(config, size, device, traced=trace is not None) as simulation.group:
         yield simulation
 
 

@@ -30,7 +30,7 @@ from cfcl.sim import evaluation, world
 from cfcl.sim.diagnostics import Note, Observer
 from cfcl.sim.group import ALONE, Group
 from cfcl.sim.group_link import GroupLink
-from cfcl.sim.timing import Stopwatch, Timings
+from cfcl.sim.timing import Clocks, Stopwatch
 from cfcl.sim.trace import tracer
 from cfcl.sim.world import single_thread
 
@@ -63,7 +63,7 @@ class Simulation:
         for state in states:
             device.check(setting, state)
         self.run = Run(0, (apart if reference else together)(self.world.rules, states), self.world.ledger())
-        self.timings = Timings()
+        self.clocks = Clocks()
         self._observer = Observer(setting, data.train_labels, self.world.parts)
         self._stopwatch = Stopwatch()
         self._watch = watch
@@ -99,7 +99,7 @@ class Simulation:
             run.ledger = self._whole_ledger()
             if self.group.leads:
                 yield evaluation.label_map(self.config, self.world.dataset, embeddings, num_steps)
-        self.timings.total = time.perf_counter() - begun
+        self.clocks.total = time.perf_counter() - begun
 
     def _link(self) -> Link:
         kinds = {**codec.KINDS, Note.__name__: Note}
@@ -122,7 +122,7 @@ class Simulation:
                 yield from self._evaluate(step, agreement)
             elif item.name == "exchange":
                 found = self._observed(played)
-                self.timings.exchange += time.perf_counter() - begun
+                self.clocks.exchange += time.perf_counter() - begun
                 yield from found
             elif item.name == "update":
                 yield from self._log(played, time.perf_counter() - begun)
@@ -138,7 +138,7 @@ class Simulation:
         if item.name == "update":
             self.run.ledger.charge_step()
         if item.name == "exchange":
-            self.timings.selection.append((self.run.step, self.group.maximum(self._stopwatch.reading())))
+            self.clocks.selection.append((self.run.step, self.group.maximum(self._stopwatch.reading())))
         return played
 
     def _observed(self, played: Played) -> list[Record]:
@@ -181,7 +181,7 @@ class Simulation:
 
     def _agreement(self) -> evaluation.Figures:
         """How alike the local models are just before they are averaged."""
-        with self.timings.counting("evaluation"):
+        with self.clocks.counting("evaluation"):
             images = evaluation.health_images(self.config, self.world.dataset)
             encoder, devices = self.world.setting.encoder, self.run.devices
             compared = [i for i in evaluation.compared_devices(self.config) if i in devices]
@@ -191,7 +191,7 @@ class Simulation:
             return evaluation.agreement(list(found)) if self.group.leads else {}
 
     def _evaluate(self, step: int, agreement: evaluation.Figures | None = None) -> Iterator[Record]:
-        with self.timings.counting("evaluation"):
+        with self.clocks.counting("evaluation"):
             images = evaluation.images(self.config, self.world.dataset)
             embeddings = {name: self._embed(some) for name, some in images.items()}
             ledger = self._whole_ledger()

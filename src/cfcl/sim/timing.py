@@ -15,7 +15,7 @@ SHARE = 0.01
 
 
 @dataclass
-class Timings:
+class Clocks:
     """What a run took."""
 
     selection: list[tuple[int, float]] = field(default_factory=list)

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from rich import box
 from rich.console import Console
@@ -12,10 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Column, Table
 
 from cfcl.config import Config
+from cfcl.records import Done, Evaluation, Failed, Record
 from cfcl.study import claims
 from cfcl.study.bundle import Study
-
-Row = dict[str, Any]
 
 
 class SweepProgress:
@@ -43,7 +42,7 @@ class SweepProgress:
         self._bars.start()
         return self
 
-    def watch(self, position: int, row: Row) -> None:
+    def watch(self, position: int, record: Record) -> None:
         """Take in one record of run `position`."""
         with self._lock:
             config = self._todo[position]
@@ -51,26 +50,27 @@ class SweepProgress:
             if position not in self._under_way:
                 self._under_way[position] = self._bars.add_task(name, total=config.train.steps, status="")
             task = self._under_way[position]
-            if row["kind"] in ("done", "failed"):
-                self._finish(position, name, row)
+            if isinstance(record, Done | Failed):
+                self._finish(position, name, record)
                 return
-            self._bars.update(task, completed=int(row.get("step", 0)))
-            if row["kind"] == "eval" and "probe" in row:
-                self._bars.update(task, status=f"acc {row['probe']:.3f}")
-            self._left.see(position, int(row.get("step", 0)))
+            step = int(getattr(record, "step", 0))
+            self._bars.update(task, completed=step)
+            if isinstance(record, Evaluation) and record.probe is not None:
+                self._bars.update(task, status=f"acc {record.probe:.3f}")
+            self._left.see(position, step)
             self._bars.update(self._all, status=self._status())
 
-    def _finish(self, position: int, name: str, row: Row) -> None:
+    def _finish(self, position: int, name: str, ended: Done | Failed) -> None:
         self._bars.remove_task(self._under_way[position])
-        if row["kind"] == "failed":
+        if isinstance(ended, Failed):
             self._left.give_up(position)
             self._failed += 1
         else:
             self._left.see(position, self._todo[position].train.steps)
         self._bars.update(self._all, advance=1, status=self._status())
         if not self._console.is_terminal:
-            ended = "is done" if row["kind"] == "done" else f"failed: {row['error']}"
-            self._console.print(f"{name} {ended}; {self._status()}", soft_wrap=True, highlight=False)
+            how = f"failed: {ended.error}" if isinstance(ended, Failed) else "is done"
+            self._console.print(f"{name} {how}; {self._status()}", soft_wrap=True, highlight=False)
 
     def _status(self) -> str:
         left = self._left.seconds()
