@@ -96,8 +96,8 @@ def _check_budget(where: str, link: Link, pulled: float, reserve: float, step: f
     whole = all(math.isfinite(value) and value == int(value) for value in (pulled, reserve, step))
     if not whole or pulled < 0 or reserve < 1 or step < 0:
         raise CfclError(
-            f"{where}: num_pulled={pulled:g}, num_reserve={reserve:g}, step={step:g} on link {link[0]}->{link[1]}: they "
-            "must be whole numbers from 0, from 1 and from 0; fix the line"
+            f"{where}: num_pulled={pulled:g}, num_reserve={reserve:g}, step={step:g} on link {link[0]}->{link[1]}: "
+            "they must be whole numbers from 0, from 1 and from 0; fix the line"
         )
     if pulled > candidates:
         raise CfclError(

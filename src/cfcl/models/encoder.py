@@ -77,7 +77,7 @@ class Encoder:
     def gradient(
         self, weights: Weights, images: Float[Tensor, "batch c h w"], loss: Callable[[Tensor], tuple[Tensor, T]]
     ) -> tuple[Tensor, Tensor, T]:
-        """Gradient of `loss(embeddings)` as one vector, buffers after the forward pass, and what `loss` says besides."""
+        """Gradient of `loss(embeddings)` as one vector, buffers after the forward pass, and what else `loss` says."""
         buffers = weights.buffers.clone()
         self._bind(Weights(weights.params, buffers))
         if not self.is_pure:
