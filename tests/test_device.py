@@ -41,6 +41,15 @@ def images(number: int, seed: int) -> torch.Tensor:
     return torch.randint(0, 256, (number, *SHAPE), dtype=torch.uint8, generator=generator)
 
 
+def numbers(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(4))
+
+
+def moved(weights: Weights) -> Weights:
+    """Other weights of the same kind."""
+    return Weights(0.1 * numbers(*weights.params.shape), weights.buffers)
+
+
 def begin(setting: Setting, number: int, points: torch.Tensor) -> DeviceState:
     """A device whose points lie scattered in a larger store, last one first."""
     store = torch.zeros(2 * len(points), *SHAPE, dtype=torch.uint8)
@@ -163,7 +172,7 @@ def test_candidates_are_redrawn_per_pull_or_per_aggregation() -> None:
 @pytest.mark.parametrize("mode", ["explicit", "implicit"])
 def test_relay_may_pass_on_what_was_pulled(mode: str) -> None:
     setting, _, transmitter = pair("exchange.candidates=relay", f"exchange.mode={mode}", "exchange.num_candidates=20")
-    remote = images(30, 9) if mode == "explicit" else torch.randn(30, 16)
+    remote = images(30, 9) if mode == "explicit" else numbers(30, 16)
     transmitter = prepare(setting, replace(transmitter, pulled=remote), 3)
     assert transmitter.candidates is not None
     positions, payload = transmitter.candidates.positions, transmitter.candidates.payload
@@ -176,8 +185,7 @@ def test_importance_under_the_local_model_differs_from_the_global_one() -> None:
     laws = []
     for option in ("global", "local"):
         setting, _, transmitter = pair(f"exchange.importance_model={option}")
-        moved = Weights(torch.randn_like(transmitter.weights.params) * 0.1, transmitter.weights.buffers)
-        transmitter = prepare(setting, replace(transmitter, weights=moved), 3)
+        transmitter = prepare(setting, replace(transmitter, weights=moved(transmitter.weights)), 3)
         assert transmitter.candidates is not None
         laws.append(transmitter.candidates.embeddings)
     assert not torch.allclose(laws[0], laws[1])
@@ -323,12 +331,19 @@ def test_running_statistics_at_adoption(buffers: str, expected: float) -> None:
     assert adopted.weights.buffers.tolist() == [expected]
 
 
-def test_moments_start_at_zero() -> None:
+def test_a_device_starts_with_the_global_model_and_nothing_else() -> None:
     setting = make_setting(small())
     state = begin(setting, 0, images(20, 0))
     zero = torch.zeros(setting.encoder.num_parameters)
     assert torch.equal(state.moments.first, zero)
+    assert torch.equal(state.moments.second, zero)
+    assert state.moments.updates == 0
     assert isinstance(state.moments, Moments)
+    assert state.weights is state.anchor is setting.encoder.initial
+    assert (len(state.pulled), state.pulled_at, state.margin, state.active) == (0, 0, 0.0, 1.0)
+    assert (state.points_seen, state.updates) == (0, 0)
+    assert state.own_reserve == state.reserves == state.sent == {}
+    assert state.candidates is None
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,11 @@
 
 import ast
 import re
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+
+import pytest
 
 import cfcl
 
@@ -29,17 +33,22 @@ def _tags_in_source() -> set[str]:
     return equations | algorithms
 
 
-def _tags_in_tests() -> set[str]:
-    found: set[str] = set()
-    for path in TESTS.rglob("test_*.py"):
-        for call in re.findall(r"mark\.equation\(([^)]*)\)", path.read_text()):
-            found |= set(re.findall(r'"([^"]+)"', call))
-    return found
+@cache
+def _tests() -> dict[str, set[str]]:
+    """The equations that every test works out, by its name."""
+    functions = [
+        node
+        for path in TESTS.rglob("test_*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    ]
+    return {node.name: {tag for mark in node.decorator_list for tag in _tags_of(mark)} for node in functions}
 
 
-def _tags_in_docs() -> set[str]:
-    text = (SOURCE.parents[1] / "docs" / "equations.md").read_text()
-    return set(re.findall(r"^\| (\d+|Alg\. \d) \|", text, flags=re.MULTILINE))
+def _tags_of(mark: ast.expr) -> list[str]:
+    if not isinstance(mark, ast.Call) or ast.unparse(mark.func) != "pytest.mark.equation":
+        return []
+    return [str(ast.literal_eval(argument)) for argument in mark.args]
 
 
 def test_every_equation_has_a_function() -> None:
@@ -47,23 +56,42 @@ def test_every_equation_has_a_function() -> None:
 
 
 def test_every_equation_has_a_test() -> None:
-    assert _tags_in_tests() == EQUATIONS
+    assert set().union(*_tests().values()) == EQUATIONS
 
 
 def test_every_equation_is_in_the_table() -> None:
-    assert _tags_in_docs() == EQUATIONS
+    assert {equation for equation, _, _ in _table()} == EQUATIONS
 
 
-def test_the_table_names_functions_and_tests_that_exist() -> None:
+def _table() -> list[tuple[str, list[str], list[str]]]:
+    """Equation, functions and tests of every row."""
     text = (SOURCE.parents[1] / "docs" / "equations.md").read_text()
-    source = "\n".join(path.read_text() for path in SOURCE.rglob("*.py"))
-    tests = "\n".join(path.read_text() for path in TESTS.rglob("*.py"))
     rows = [row.split("|") for row in text.splitlines() if re.match(r"^\| (\d+|Alg\. \d) \|", row)]
-    for row in rows:
-        functions, checks = re.findall(r"`([\w.]+)`", row[3]), re.findall(r"`(test_\w+)`", row[4])
-        assert functions, row
-        assert checks, row
-        for name in functions:
-            assert f"def {name.split('.')[-1]}(" in source, name
-        for name in checks:
-            assert f"def {name}(" in tests, name
+    return [(row[1].strip(), re.findall(r"`([\w.]+)`", row[3]), re.findall(r"`(test_\w+)`", row[4])) for row in rows]
+
+
+def _function(name: str) -> object:
+    """What `module.function` or `module.method` of the table is; the module may stand anywhere in the package."""
+    module, _, function = name.rpartition(".")
+    places = [path for path in SOURCE.rglob("*.py") if path.stem == module or path.parent.name == module]
+    for path in places:
+        parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+        found = import_module(".".join(part for part in parts if part != "__init__"))
+        classes = [
+            item for item in vars(found).values() if isinstance(item, type) and item.__module__ == found.__name__
+        ]
+        for holder in (found, *classes):
+            if function in vars(holder):
+                return vars(holder)[function]
+    raise AssertionError(f"{name} is in no module of that name")
+
+
+@pytest.mark.parametrize(("equation", "functions", "tests"), _table())
+def test_the_table_names_functions_and_tests_of_the_equation(
+    equation: str, functions: list[str], tests: list[str]
+) -> None:
+    assert functions
+    assert tests
+    assert all(callable(_function(name)) for name in functions)
+    for name in tests:
+        assert equation in _tests().get(name, set()), name

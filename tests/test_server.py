@@ -1,3 +1,5 @@
+from itertools import permutations
+
 import pytest
 import torch
 
@@ -19,10 +21,19 @@ def test_models_and_running_statistics_are_averaged_by_weight() -> None:
     torch.testing.assert_close(found.buffers, torch.tensor([17.5]))
 
 
-def test_the_average_does_not_depend_on_the_order_of_arrival() -> None:
-    generator = torch.Generator().manual_seed(0)
-    models = [LocalModel(i, SERVER, 4, torch.randn(50, generator=generator), torch.zeros(0), 1.0 + i) for i in range(7)]
-    assert torch.equal(server.aggregate(models).params, server.aggregate(models[::-1]).params)
+@pytest.mark.parametrize("arrival", list(permutations(range(3))))
+def test_models_are_summed_in_the_order_of_devices_whatever_that_of_arrival(arrival: tuple[int, ...]) -> None:
+    values = [1e30, -1e30, 3.0]
+    found = server.aggregate([model(i, values[i], 1.0) for i in arrival])
+    # (1e30 - 1e30 + 3) / 3; in any order that parts the first two the 3 is lost
+    assert found.params.tolist() == [1.0, -1.0]
+    assert found.buffers.tolist() == [10.0]
+
+
+def test_models_are_summed_in_double_precision() -> None:
+    found = server.aggregate([model(0, 2.0**24, 1.0), model(1, 1.0, 1.0), model(2, 1.0, 1.0)])
+    # (16,777,216 + 1 + 1) / 3; in single precision the ones are lost
+    assert found.params.tolist() == [5_592_406.0, -5_592_406.0]
 
 
 def test_all_devices_take_part_unless_a_number_is_set() -> None:

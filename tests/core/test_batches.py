@@ -41,6 +41,12 @@ def test_cross_pairs_either_way_round() -> None:
     assert _compose("cross", 5) == ([0, 10, 6, 9], [10, 8, 5, 3])
 
 
+def test_of_an_odd_number_of_cross_pairs_the_greater_half_has_pulled_negatives() -> None:
+    # three quarters of 4 are 3 cross pairs: two pulled negatives, 10 + floor(5*0.1) and 10 + floor(5*0.9), and one
+    # pulled anchor, 10 + floor(5*0.8)
+    assert _compose("cross", 5, 0.75) == ([0, 3, 14, 9], [10, 14, 5, 3])
+
+
 def test_negatives_only_leaves_anchors_local() -> None:
     # two pulled negatives: 10 + floor(5*0.1) = 10 and 10 + floor(5*0.9) = 14
     assert _compose("negatives_only", 5) == ([0, 3, 6, 9], [10, 14, 5, 3])
@@ -98,3 +104,12 @@ def test_negatives_within_a_batch_by_hand() -> None:
     # of four cross pairs two have local anchors and two pulled ones, floor(0.1 * 4) and floor(0.9 * 4)
     assert anchor.tolist() == [5, 6, 10, 13, 9, 4, 3, 2]
     assert rows.tolist() == [2, 3, 0, 1, 5, 6, 7, 4]
+
+
+def test_of_an_odd_number_of_cross_pairs_within_a_batch_the_greater_half_has_local_anchors() -> None:
+    local = torch.tensor([5, 6, 7, 8, 9, 4])
+    uniforms = torch.tensor([0.0, 0.0, 0.6, 0.0, 0.0, 0.0], dtype=torch.float64)
+    anchor, rows = compose_within(local, uniforms, num_local=10, num_pulled=4, remote_fraction=0.5)
+    # of three cross pairs two have local anchors, and their negative is the one pulled anchor, 10 + floor(0.6 * 4)
+    assert anchor.tolist() == [5, 6, 12, 8, 9, 4]
+    assert rows.tolist() == [2, 2, 0, 4, 5, 3]

@@ -31,6 +31,7 @@ def test_objective_sums_over_anchors_draws_and_other_points() -> None:
     assert float(total) == pytest.approx(13.0)
 
 
+@pytest.mark.equation("3")
 def test_objective_agrees_with_triplets_one_by_one() -> None:
     generator = torch.Generator().manual_seed(1)
     points = torch.randn(5, 3, generator=generator)
@@ -68,16 +69,22 @@ def test_the_weight_scales_only_the_regulariser() -> None:
     torch.testing.assert_close(total, torch.tensor([3.0, 1.0]))
 
 
-def test_received_embeddings_carry_no_gradient_and_none_is_no_term() -> None:
-    anchor, received = torch.zeros(1, 2, requires_grad=True), torch.ones(1, 2, requires_grad=True)
+def test_received_embeddings_carry_no_gradient() -> None:
+    anchor, received = torch.zeros(1, 2, requires_grad=True), torch.tensor([[3.0, 0.0]], requires_grad=True)
 
-    torch.autograd.backward(losses.regulariser(anchor, anchor.detach() + 1, received, margin=1.0, reduction="mean"))
-    nothing = losses.regulariser(anchor, anchor, torch.zeros(0, 2), margin=1.0, reduction="mean")
+    loss = losses.regulariser(anchor, torch.tensor([[1.0, 2.0]]), received, margin=5.0, reduction="mean")
+    torch.autograd.backward(loss)
 
+    # the hinge is open: 5 - 9 + 5 = 1; d/da (|a-p|^2 - |a-z|^2) = 2 (z - p) = 2 (2, -2)
+    assert loss.tolist() == [1.0]
     assert received.grad is None
-    # d/da (|a-p|^2 - |a-z|^2) at a = 0, p = z = 1: -2 + 2 = 0 in each entry
-    torch.testing.assert_close(anchor.grad, torch.zeros(1, 2))
-    torch.testing.assert_close(nothing.detach(), torch.zeros(1))
+    torch.testing.assert_close(anchor.grad, torch.tensor([[4.0, -4.0]]))
+
+
+def test_nothing_received_is_no_term() -> None:
+    anchor = torch.tensor([[0.0, 0.0], [1.0, 0.0]])
+    found = losses.regulariser(anchor, anchor + 1, torch.zeros(0, 2), margin=1.0, reduction="mean")
+    assert found.tolist() == [0.0, 0.0]
 
 
 @pytest.mark.equation("24")

@@ -365,3 +365,10 @@ def test_degenerate_embeddings_give_no_nan(data: tuple[Tensor, Tensor]) -> None:
     assert 0 <= mean_pairwise_cka(torch.stack([embeddings, embeddings.flip(0)])) <= 1 + 1e-9
     assert 0 <= separation(label_distances(embeddings, labels, 4)) < math.inf
     assert alignment(embeddings, embeddings.flip(0)) < math.inf
+
+
+def test_equal_points_are_at_no_distance_however_many() -> None:
+    # by matrix products, which torch prefers for more than 25 rows, the difference of large squares would remain
+    same = torch.tensor([[1234.5, -678.9, 3.14]]).expand(60, -1)
+    assert uniformity(same) == pytest.approx(0.0, abs=1e-12)
+    assert label_distances(same, torch.arange(60) % 2, 2).tolist() == [[0.0, 0.0], [0.0, 0.0]]

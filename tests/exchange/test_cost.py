@@ -107,5 +107,18 @@ def test_step_time_and_energy_are_off_by_default_and_add_up() -> None:
     assert priced.totals()["joules"] == pytest.approx(1.28e-3)
 
 
+def test_energy_goes_by_the_rate_of_each_link() -> None:
+    config = CostConfig(transmit_watts=2.0, d2d_mbps=4.0, uplink_mbps=8.0, downlink_mbps=16.0, charge_broadcast=True)
+    ledger = Ledger(config, num_parameters=100, rates={(2, 1): 0.5})
+    ledger.charge(DataItems(0, 1, 0, images(1)))
+    ledger.charge(DataItems(2, 1, 0, images(1)))
+    ledger.charge(model(0))
+    ledger.charge(GlobalModel(SERVER, 0, 0, torch.zeros(3), torch.zeros(0)))
+    # 784 bytes are 6,272 bits: 1.568 ms at 4 Mbit/s, 12.544 ms at 0.5; 400 bytes: 0.4 ms up, 0.2 ms down; times 2 W
+    assert ledger.totals()["joules"] == pytest.approx(2 * (1.568e-3 + 12.544e-3 + 0.4e-3 + 0.2e-3))
+    # device 1 waits for both of its items, device 0 for its model both ways
+    assert ledger.settle() == pytest.approx(14.112e-3)
+
+
 def test_a_request_is_free() -> None:
     assert size_of(PullRequest(0, 1, 0, 5), num_parameters=3) == 0

@@ -21,6 +21,12 @@ def test_budgets_of_named_links_differ(tmp_path: Path) -> None:
     assert [found.reserve(0, 1), found.reserve(1, 0), found.reserve(2, 1)] == [7, 3, 10]
 
 
+def test_without_a_table_all_links_are_alike() -> None:
+    found = links.budgets(build({"exchange": {"num_pulled": 5, "num_reserve": 10}}), LINE)
+    assert found == links.Budgets(5, 10)
+    assert (found.pulled(0, 1), found.reserve(0, 1)) == (5, 10)
+
+
 def test_rates_of_named_links_differ(tmp_path: Path) -> None:
     file = tmp_path / "rates.csv"
     file.write_text("source,target,mbps\n2,1,0.25\n")

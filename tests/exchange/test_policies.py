@@ -196,6 +196,19 @@ def test_implicit_pull_by_hand() -> None:
     torch.testing.assert_close(law, torch.tensor([expected], dtype=torch.float64), atol=1e-9, rtol=1e-6)
 
 
+@pytest.mark.equation("19")
+def test_empty_reserve_clusters_do_not_count() -> None:
+    # reserve points at two places only: of three clusters one stays empty, and its centroid would count a place twice
+    places = torch.tensor([[0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, 0.0]])[[0, 0, 0, 1, 1]]
+
+    def law(num_clusters: int) -> Tensor:
+        pull = make_pull(small("implicit", num_reserve_clusters=num_clusters), num_items=(3, 3))
+        return choose("cfcl", replace(pull, reserve=places.expand(2, -1, -1))).log_probabilities.exp()
+
+    torch.testing.assert_close(law(3), law(2))
+    assert not torch.allclose(law(2), law(1))
+
+
 def test_uniform_is_uniform() -> None:
     law = choose("uniform", make_pull(small("explicit"))).log_probabilities
     torch.testing.assert_close(law, torch.full((3, 12), -math.log(12.0), dtype=torch.float64))
