@@ -101,7 +101,7 @@ def test_candidates_are_scored_by_the_loss_of_eq_10_at_the_temperature_of_the_st
     found = reply(setting, transmitter, 3).effective_candidates
 
     weights = transmitter.weights if model == "local" else transmitter.anchor
-    reserve = as_input(receiver.points[receiver.own_reserve[3]], torch.device("cpu"))
+    reserve = as_input(receiver.points[receiver.own_reserve[3].positions], torch.device("cpu"))
     # the augmentation is named by the receiver, 0, and the step
     altered = augment(reserve, setting.config.augment, rng.stream(0, "reserve-augment", 0, 3))
     state = prepare(setting, transmitter, 3)

@@ -38,7 +38,8 @@ BATCHES: list[list[Message]] = [
 
 def same(one: Any, two: Any) -> bool:
     if isinstance(one, torch.Tensor):
-        return one.dtype == two.dtype and one.shape == two.shape and one.numpy().tobytes() == two.numpy().tobytes()
+        alike = one.dtype == two.dtype and one.shape == two.shape
+        return alike and bool(one.numpy().tobytes() == two.numpy().tobytes())
     if isinstance(one, dict):
         return one.keys() == two.keys() and all(same(one[key], two[key]) for key in one)
     return bool(one == two) and type(one) is type(two)

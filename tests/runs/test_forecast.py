@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from cfcl import config as configs
+from cfcl.records import Evaluation, Pull
 from cfcl.runs import dry, forecast, suites
 from cfcl.sim.engines import start
 from tests.conftest import small
@@ -23,13 +24,14 @@ def test_rounds_and_bytes_are_those_of_the_run(word: str) -> None:
     (found,) = forecast.look([config])
     with start(config, workers=1) as simulation:
         rows = list(simulation.rows())
-    last = [row for row in rows if row["kind"] == "eval"][-1]
-    assert found.num_pushes * found.bytes_push == last["bytes_push"]
-    assert found.num_exchanges * found.bytes_pull == last["bytes_pull"]
-    assert found.bytes_d2d == last["bytes_push"] + last["bytes_pull"]
-    assert found.bytes_uplink == last["bytes_up"]
-    assert found.num_evaluations == sum(row["kind"] == "eval" for row in rows)
-    assert found.num_exchanges == len({row["step"] for row in rows if row["kind"] == "pull"})
+    evaluations = [row for row in rows if isinstance(row, Evaluation)]
+    last = evaluations[-1]
+    assert found.num_pushes * found.bytes_push == last.bytes_push
+    assert found.num_exchanges * found.bytes_pull == last.bytes_pull
+    assert found.bytes_d2d == last.bytes_push + last.bytes_pull
+    assert found.bytes_uplink == last.bytes_up
+    assert found.num_evaluations == len(evaluations)
+    assert found.num_exchanges == len({row.step for row in rows if isinstance(row, Pull)})
 
 
 def test_bytes_by_hand() -> None:
