@@ -340,6 +340,15 @@ def test_novel_sends_what_is_foreign_to_the_receiver_by_hand() -> None:
     assert selection.chosen[1].tolist() == [1]  # the others were sent, or are held
 
 
+def test_novel_sends_nothing_where_all_was_sent() -> None:
+    pull = make_pull(small("explicit"), num_items=(2, 2))
+    sent = torch.tensor([[True] * 12, [True] * 11 + [False]])
+    choice = choose("novel", changed(pull, candidates={"sent": sent}))
+    assert [chosen.tolist() for chosen in choice.chosen] == [[], [11]]
+    assert bool(torch.isneginf(choice.log_probabilities[0]).all())
+    assert choice.log_probabilities[1].exp().tolist() == [0.0] * 11 + [1.0]
+
+
 def test_the_sharper_the_surer() -> None:
     foreign, common = torch.tensor([[6.0, 1.5]], dtype=torch.float64), torch.tensor([[1.0, 2.0]], dtype=torch.float64)
 

@@ -259,10 +259,10 @@ def choose_novel(pull: Pull) -> Choice:
     rank = max(1, round(candidates.shape[1] / reserve.shape[1]))
     common = importance.neighbour_distance(clustering.squared_distances(candidates, candidates), rank)
     novelty = importance.foreign_share(foreign.double(), common.double(), sharpness=pull.config.novelty)
-    weights = novelty
+    law = importance.log_normalise(novelty)
     if pull.candidates.sent is not None:
-        weights = weights.masked_fill(pull.candidates.sent, -math.inf)
-    return draw(importance.log_normalise(weights), pull, novelty=novelty)
+        law = _without(law, pull.candidates.sent)
+    return draw(law, pull, novelty=novelty)
 
 
 def choose_oracle(pull: Pull) -> Choice:
@@ -270,10 +270,7 @@ def choose_oracle(pull: Pull) -> Choice:
     lacked = pull.candidates.lacked
     assert lacked is not None
     law = torch.zeros(lacked.shape, dtype=torch.float64, device=lacked.device)
-    some = lacked.any(dim=1)
-    law[some] = importance.log_normalise(law[some].masked_fill(~lacked[some], -math.inf))
-    law[~some] = -math.inf
-    return draw(law, pull)
+    return draw(_without(law, ~lacked), pull)
 
 
 POLICIES: dict[str, Policy] = {
@@ -321,6 +318,12 @@ def is_portable(name: str) -> bool:
 
 def _uniforms(generator: torch.Generator, *shape: int) -> Tensor:
     return torch.rand(shape, dtype=torch.float64, generator=generator)
+
+
+def _without(law: Tensor, excluded: Tensor) -> Tensor:
+    """The law over the candidates that are not excluded; where all are, nothing has a chance."""
+    found = importance.log_normalise(law.masked_fill(excluded, -math.inf))
+    return found.masked_fill(excluded, -math.inf)
 
 
 def _reserve_centroids(reserve: Tensor, pull: Pull) -> tuple[Tensor, Tensor]:
