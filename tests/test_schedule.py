@@ -41,6 +41,23 @@ def test_implicit_reserves_are_pushed_anew(push: str, expected: list[int]) -> No
     assert [t for t in range(40) if clock.pushes(t)] == expected
 
 
+@pytest.mark.parametrize(
+    ("start", "stop", "expected"),
+    [
+        (0, 40, [0, 10, 20, 30]),
+        (20, 40, [20, 30]),
+        # the exchange at 24 needs the reserve of 20
+        (21, 40, [20, 30]),
+        (0, 25, [0, 10, 20]),
+        (30, 31, [30]),
+    ],
+)
+def test_reserves_pushed_at_aggregations_stay_within_start_and_stop(start: int, stop: int, expected: list[int]) -> None:
+    exchange = {"mode": "implicit", "period": 12, "push": "aggregation", "start": start, "stop": stop}
+    clock = make(train={"steps": 40}, aggregation={"period": 10}, exchange=exchange)
+    assert [t for t in range(40) if clock.pushes(t)] == expected
+
+
 @pytest.mark.parametrize("mode", ["explicit", "implicit"])
 def test_bulk_moves_everything_at_the_start(mode: str) -> None:
     clock = make(once=True, train={"steps": 40}, exchange={"mode": mode, "period": 5})

@@ -34,9 +34,13 @@ class Schedule:
 
     def pushes(self, step: int) -> bool:
         """Whether reserves are pushed at `step`, ahead of any pull."""
-        if step == 0 or self.push_once or self.once:
-            return step == 0 and (self.once or self.push_once or self.push_at_aggregation)
-        return step % self.aggregation_period == 0 if self.push_at_aggregation else self._periodic(step)
+        if self.push_once or self.once:
+            return step == 0
+        if not self.push_at_aggregation:
+            return self._periodic(step)
+        # The first exchange needs the reserve of the aggregation before it, even if exchanges start in between.
+        needed = [self.last_aggregation(first) for first in self.exchange_steps[:1]]
+        return step % self.aggregation_period == 0 and (self.start <= step < self.stop or step in needed)
 
     def last_aggregation(self, step: int) -> int:
         """The newest aggregation at or before `step`; 0 before the first."""
