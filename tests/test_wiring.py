@@ -200,6 +200,26 @@ def test_the_dynamic_margin_is_that_of_the_global_model(model: str) -> None:
 
 
 @pytest.mark.equation("24")
+@pytest.mark.parametrize("kept", [0, 1, 5, 8])
+def test_relayed_embeddings_have_no_say_in_the_margin(kept: int) -> None:
+    setting = make_setting(small(IMPLICIT, "exchange.candidates=relay", "exchange.num_clusters=1"))
+    state = replace(begin(setting, 0, images(20, 0)), pulled=torch.full((30, 16), 9.0))
+    own = torch.arange(kept)
+    positions = torch.cat([own, 20 + torch.arange(8 - kept)])
+    embeddings = torch.cat([setting.encoder.embed(state.anchor, state.points[own]), state.pulled[: 8 - kept]])
+    (clusters,) = device.cluster(setting, [0], [embeddings], 3)
+    state = replace(state, candidates=device.Candidates(positions, embeddings, embeddings, clusters))
+
+    found = device.absorb(setting, state, [EmbeddingItems(1, 0, 3, torch.zeros(2, 16))], 3).margin
+
+    if kept == 0:
+        assert found == 0.0
+    else:
+        mean = embeddings[:kept].mean(dim=0)
+        assert found == pytest.approx(float((embeddings[:kept] - mean).norm(dim=1).max()), rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.equation("24")
 def test_the_local_importance_model_clusters_anew_for_the_margin() -> None:
     setting, state, _ = pair(IMPLICIT, "exchange.num_clusters=2", "exchange.importance_model=local")
     state = prepare(setting, replace(state, weights=moved(state.weights)), 3)

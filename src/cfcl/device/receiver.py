@@ -8,6 +8,7 @@ from torch import Tensor
 
 from cfcl.config import Config
 from cfcl.core import importance, losses
+from cfcl.core.clustering import Clusters
 from cfcl.device.state import DeviceState, Setting, no_items
 from cfcl.device.transmitter import cluster
 from cfcl.exchange.messages import DataReserve, EmbeddingReserve, Items, PullRequest, Reserve
@@ -93,16 +94,24 @@ def items_wanted(setting: Setting, transmitter: int, receiver: int, step: int) -
 
 
 def _dynamic_margin(setting: Setting, state: DeviceState, step: int) -> float:
-    assert state.candidates is not None
-    settings, candidates = setting.config.regulariser, state.candidates
-    embeddings, clusters = candidates.embeddings, candidates.clusters
-    if setting.config.exchange.importance_model == "local":
-        own = candidates.positions[candidates.positions < len(state.points)]
-        embeddings = setting.encoder.embed(state.anchor, state.points[own])
-        (clusters,) = cluster(setting, [state.id], [embeddings], step)
+    settings = setting.config.regulariser
+    embeddings, clusters = _own_candidates(setting, state, step)
+    if len(embeddings) == 0:
+        return 0.0
     own_centroids = clusters.centroids[0][clusters.assignment[0]]
     member = importance.membership(clusters.assignment[0], clusters.centroids.shape[1])
     radii = importance.cluster_radii((embeddings - own_centroids).square().sum(-1), member)
     return losses.regulariser_margin(
         radii, clusters.counts[0] > 0, factor=settings.radius_factor, radius=settings.radius
     )
+
+
+def _own_candidates(setting: Setting, state: DeviceState, step: int) -> tuple[Tensor, Clusters]:
+    """Embeddings under the global model, and clusters, of the candidates that are the device's own points."""
+    assert state.candidates is not None
+    candidates, own = state.candidates, state.candidates.positions < len(state.points)
+    if bool(own.all()) and setting.config.exchange.importance_model == "global":
+        return candidates.embeddings, candidates.clusters
+    embeddings = setting.encoder.embed(state.anchor, state.points[candidates.positions[own]])
+    (clusters,) = cluster(setting, [state.id], [embeddings], step)
+    return embeddings, clusters
