@@ -14,7 +14,7 @@ from cfcl.core import importance, metrics
 from cfcl.data.augment import augment
 from cfcl.device import Answer, DeviceState, Setting
 from cfcl.errors import CfclError
-from cfcl.exchange.messages import DataItems, EmbeddingItems, PullRequest
+from cfcl.exchange.messages import DataItems, EmbeddingItems, EmbeddingReserve, PullRequest
 from cfcl.models import as_input
 from tests.conftest import small
 from tests.test_device import answer, begin, images, make_setting, moved, pair, prepare
@@ -181,6 +181,18 @@ def test_what_one_receiver_has_had_may_go_to_another_and_relayed_items_are_not_n
     assert {target: some.tolist() for target, some in state.sent.items()} == {0: [4, 7], 2: [7]}
     state = device.remember(setting, state, note[1:])
     assert {target: some.tolist() for target, some in state.sent.items()} == {0: [4, 7], 2: [7, 7]}
+
+
+@pytest.mark.equation("13")
+@pytest.mark.parametrize("model", ["global", "local", "both_local"])
+def test_a_reserve_is_embedded_by_the_receivers_own_model_only_if_both_ends_are_local(model: str) -> None:
+    setting = make_setting(small(IMPLICIT, f"exchange.importance_model={model}"))
+    state = begin(setting, 0, images(20, 0))
+    state, (message,) = device.push(setting, replace(state, weights=moved(state.weights)), 3, [1])
+    assert isinstance(message, EmbeddingReserve)
+    used = state.weights if model == "both_local" else state.anchor
+    expected = setting.encoder.embed(used, state.points[state.own_reserve[3].positions])
+    assert torch.equal(message.embeddings, expected)
 
 
 # Eq. (24)

@@ -221,8 +221,9 @@ class ExchangeConfig(Section):
     """Candidates: own data redrawn at each pull or at each aggregation; `relay` may also pass on what was pulled."""
     push: Literal["exchange", "aggregation"] = "exchange"
     """When reserve embeddings are pushed anew (mode `implicit`)."""
-    importance_model: Literal["global", "local"] = "global"
-    """The model that scores candidates: the last global one, or the transmitter's own."""
+    importance_model: Literal["global", "local", "both_local"] = "global"
+    """The model that scores candidates: the last global one, or the transmitter's own; `both_local`: also the receiver
+    embeds the reserve that it pushes with its own (mode `implicit`)."""
     buffer: Literal["purge", "limit", "keep", "lasting"] = "purge"
     """What happens to items pulled before. `purge`: dropped; `limit`: the newest `buffer_size` items stay; `keep`: all
     stay; `lasting`: datapoints stay, embeddings, which belong to an older model, are dropped."""

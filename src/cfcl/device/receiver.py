@@ -26,8 +26,9 @@ def push(
     if setting.explicit:
         points = {size: (state.points[chosen.positions], chosen.numbers) for size, chosen in state.own_reserve.items()}
         return state, [DataReserve(state.id, other, step, *points[size]) for other, size in sizes.items()]
+    model = state.weights if setting.config.exchange.importance_model == "both_local" else state.anchor
     embedded = {
-        size: (setting.encoder.embed(state.anchor, state.points[chosen.positions]), chosen.numbers)
+        size: (setting.encoder.embed(model, state.points[chosen.positions]), chosen.numbers)
         for size, chosen in state.own_reserve.items()
     }
     return state, [EmbeddingReserve(state.id, other, step, *embedded[size]) for other, size in sizes.items()]
