@@ -1,17 +1,13 @@
 """Both engines, in any number of processes, leave the same bytes."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
 from cfcl.config import Config
 from cfcl.exchange import policies
-from cfcl.runs import folders, suites
-from cfcl.sim import loop, sharded
 from tests.conftest import small
+from tests.played import Played, play, reference
 
 METHODS = [
     f"{method}-{mode}" if method != "fedavg" else method
@@ -43,17 +39,11 @@ def of_method(method: str) -> tuple[str, ...]:
     return (f"exchange.method={word}", f"exchange.mode={mode or 'explicit'}")
 
 
-def lines(simulation: loop.Simulation | sharded.Simulation) -> list[str]:
-    return [folders.dump(row) for row in simulation.rows()]
-
-
-def check_same(config: Config) -> None:
-    one, two = loop.Simulation(config), sharded.Simulation(config)
-    assert lines(one) == lines(two)
-    assert torch.equal(one.model.params, two.model.params)
-    assert torch.equal(one.model.buffers, two.model.buffers)
-    assert one.ledger.table() == two.ledger.table()
-    assert [step for step, _ in one.timings.selection] == [step for step, _ in two.timings.selection]
+def check_same(config: Config, workers: int = 1) -> Played:
+    one, two = reference(config), play(config, workers)
+    assert one.files == two.files
+    assert [step for step, _ in one.timings["selection"]] == [step for step, _ in two.timings["selection"]]
+    return two
 
 
 @pytest.mark.parametrize("method", dict.fromkeys(METHODS))
@@ -74,12 +64,6 @@ def test_budgets_that_differ_by_link_are_no_obstacle(tmp_path: Path) -> None:
     check_same(small(f"exchange.budgets_file={table}", "exchange.mode=implicit"))
 
 
-def written(folder: Path | None) -> dict[str, bytes]:
-    assert folder is not None
-    names = ["config.toml", "metrics.jsonl", "costs.json", "encoder.safetensors"]
-    return {name: (folder / name).read_bytes() for name in names}
-
-
 CROWDS: list[tuple[int, tuple[str, ...]]] = [
     (2, ("exchange.candidates=relay", "exchange.buffer=keep", "evaluation.log_every=1")),
     (3, ("exchange.mode=implicit", "evaluation.num_health_devices=2", "evaluation.num_traced=1")),
@@ -88,10 +72,5 @@ CROWDS: list[tuple[int, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("workers", "overrides"), CROWDS)
-def test_the_number_of_workers_changes_no_byte(workers: int, overrides: tuple[str, ...], tmp_path: Path) -> None:
-    config = small(*overrides)
-    reference = suites.simulate(config, engine="loop", out=tmp_path / "loop")
-    several = suites.simulate(config, workers=workers, out=tmp_path / "several")
-    assert written(reference.folder) == written(several.folder)
-    environment: dict[str, Any] = json.loads((several.folder or tmp_path).joinpath("environment.json").read_text())
-    assert environment["workers"] == workers
+def test_the_number_of_workers_changes_no_byte(workers: int, overrides: tuple[str, ...]) -> None:
+    assert check_same(small(*overrides), workers).environment["workers"] == workers
