@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint bench bench-flower results clean
+.PHONY: demo test lint mutants bench bench-flower results clean
 
 demo: $(STAMP)  ## compare four methods on the offline default data, with a table, plots and an HTML report
 	$(BIN)/cfcl compare digits
@@ -16,6 +16,9 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+mutants: $(STAMP)  ## change the source in 300 small ways and see which no test notices; goes on where it was stopped
+	$(BIN)/python benchmarks/mutants.py
 
 bench: $(STAMP)  ## measure, as ratios of things run side by side; leave the machine alone for 40 minutes
 	$(BIN)/python benchmarks/step.py
@@ -39,7 +42,7 @@ results: $(STAMP)  ## draw everything in docs/results again from its records: no
 	$(BIN)/cfcl redraw docs/results/full --into README.md
 
 clean:
-	rm -rf $(VENV) .venv-flower .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-flower .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutants .import_linter_cache
 
 # torch first and pinned: later packages then find it there and pull no other build.
 $(STAMP): constraints.txt pyproject.toml

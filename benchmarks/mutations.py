@@ -238,7 +238,8 @@ class _Visitor(ast.NodeVisitor):
                 self._replace(node, str(not node.value))
             case int():
                 self._replace(node, str(node.value + 1))
-                self._replace(node, str(node.value - 1) if node.value else "-1")
+                if node.value > 0:  # the last of equals, or of one axis, is the first
+                    self._replace(node, str(node.value - 1))
             case float():
                 self._replace(node, repr(node.value * 2 if node.value else 1.0))
             case str() if " " not in node.value:

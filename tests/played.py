@@ -37,6 +37,11 @@ class Played:
         return found
 
     @property
+    def params(self) -> torch.Tensor:
+        """The final encoder as one vector."""
+        return torch.cat([tensor.flatten() for _, tensor in sorted(self.encoder.items())])
+
+    @property
     def encoder(self) -> dict[str, torch.Tensor]:
         """The final encoder's tensors by name."""
         return load(self.files["encoder.safetensors"])
@@ -61,6 +66,11 @@ def play(config: Config, workers: int = 0) -> Played:
 
 
 @cache
+def reference(config: Config) -> Played:
+    """The reference loop's run of `config`."""
+    return play(config)
+
+
 def played(*overrides: str) -> Played:
     """The reference loop's run of the small config with `overrides`."""
-    return play(small(*overrides))
+    return reference(small(*overrides))

@@ -1,17 +1,15 @@
 """Both engines, in any number of processes, leave the same bytes."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from cfcl.config import Config
 from cfcl.exchange import policies
-from cfcl.runs import folders, suites
-from cfcl.sim import loop, sharded
 from tests.conftest import small
+from tests.played import Played, play, reference
+from tests.protocol.isolated import play_isolated
 
 METHODS = [
     f"{method}-{mode}" if method != "fedavg" else method
@@ -43,17 +41,11 @@ def of_method(method: str) -> tuple[str, ...]:
     return (f"exchange.method={word}", f"exchange.mode={mode or 'explicit'}")
 
 
-def lines(simulation: loop.Simulation | sharded.Simulation) -> list[str]:
-    return [folders.dump(row) for row in simulation.rows()]
-
-
-def check_same(config: Config) -> None:
-    one, two = loop.Simulation(config), sharded.Simulation(config)
-    assert lines(one) == lines(two)
-    assert torch.equal(one.model.params, two.model.params)
-    assert torch.equal(one.model.buffers, two.model.buffers)
-    assert one.ledger.table() == two.ledger.table()
-    assert [step for step, _ in one.timings.selection] == [step for step, _ in two.timings.selection]
+def check_same(config: Config, workers: int = 1) -> Played:
+    one, two = reference(config), play(config, workers)
+    assert one.files == two.files
+    assert [step for step, _ in one.timings["selection"]] == [step for step, _ in two.timings["selection"]]
+    return two
 
 
 @pytest.mark.parametrize("method", dict.fromkeys(METHODS))
@@ -74,12 +66,6 @@ def test_budgets_that_differ_by_link_are_no_obstacle(tmp_path: Path) -> None:
     check_same(small(f"exchange.budgets_file={table}", "exchange.mode=implicit"))
 
 
-def written(folder: Path | None) -> dict[str, bytes]:
-    assert folder is not None
-    names = ["config.toml", "metrics.jsonl", "costs.json", "encoder.safetensors"]
-    return {name: (folder / name).read_bytes() for name in names}
-
-
 CROWDS: list[tuple[int, tuple[str, ...]]] = [
     (2, ("exchange.candidates=relay", "exchange.buffer=keep", "evaluation.log_every=1")),
     (3, ("exchange.mode=implicit", "evaluation.num_health_devices=2", "evaluation.num_traced=1")),
@@ -88,10 +74,28 @@ CROWDS: list[tuple[int, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("workers", "overrides"), CROWDS)
-def test_the_number_of_workers_changes_no_byte(workers: int, overrides: tuple[str, ...], tmp_path: Path) -> None:
+def test_the_number_of_workers_changes_no_byte(workers: int, overrides: tuple[str, ...]) -> None:
+    assert check_same(small(*overrides), workers).environment["workers"] == workers
+
+
+ISOLATED: list[tuple[str, ...]] = [
+    (),
+    ("exchange.mode=implicit",),
+    ("exchange.method=novel", "exchange.buffer=keep"),
+    ("exchange.candidates=relay", "exchange.mode=implicit", "exchange.push=aggregation"),
+    ("exchange.importance_model=both_local", "exchange.mode=implicit"),
+    ("model.encoder=slim-resnet18", "train.steps=6", "aggregation.num_devices=3", "cost.charge_broadcast=true"),
+]
+
+
+@pytest.mark.parametrize("overrides", ISOLATED, ids=" ".join)
+def test_parties_that_share_nothing_but_bytes_leave_the_same_model_and_costs(overrides: tuple[str, ...]) -> None:
     config = small(*overrides)
-    reference = suites.simulate(config, engine="loop", out=tmp_path / "loop")
-    several = suites.simulate(config, workers=workers, out=tmp_path / "several")
-    assert written(reference.folder) == written(several.folder)
-    environment: dict[str, Any] = json.loads((several.folder or tmp_path).joinpath("environment.json").read_text())
-    assert environment["workers"] == workers
+    run, expected = play_isolated(config), reference(config)
+    encoder = run.hosts[0].rules.setting.encoder
+    assert encoder.state_dict(run.server.model).keys() == expected.encoder.keys()
+    for name, tensor in encoder.state_dict(run.server.model).items():
+        assert torch.equal(tensor, expected.encoder[name]), name
+    assert run.ledger.table() == expected.costs
+    last = expected.of("eval")[-1]
+    assert dict(run.ledger.totals()) == {key: last[key] for key in run.ledger.totals()}

@@ -1,37 +1,43 @@
+import pytest
 import torch
 
-from cfcl.sim import loop, selections
+from cfcl.config import Config
+from cfcl.models import Encoder, Weights
 from cfcl.sim.selections import select
 from tests.conftest import small
+from tests.played import play
+
+CHEAP = ("evaluation.max_train=50", "evaluation.num_health=4", "evaluation.num_neighbours=1")
 
 
-def test_the_same_model_and_step_give_what_a_run_selects() -> None:
+def initial(config: Config) -> Weights:
+    return Encoder(config.model, (1, 8, 8), seed=config.seed).initial
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["cfcl-explicit", "cfcl-implicit", "uniform-explicit", "kmeans-implicit", "novel-explicit", "oracle-explicit"],
+)
+def test_the_same_model_and_step_give_what_a_run_selects(method: str) -> None:
     """At its first exchange all devices of a run hold the initial model if nothing is learnt before."""
-    for method in ("cfcl", "uniform", "kmeans", "novel", "oracle"):
-        for mode in ("explicit", "implicit"):
-            config = small(
-                f"exchange.method={method}",
-                f"exchange.mode={mode}",
-                "exchange.period=4",
-                "train.learning_rate=1e-30",
-                "train.steps=5",
-            )
-            rows = [row for row in loop.Simulation(config).rows() if row["kind"] == "pull"]
+    word, _, mode = method.partition("-")
+    settings = ("exchange.period=4", "train.learning_rate=1e-30", "train.steps=5", *CHEAP)
+    config = small(f"exchange.method={word}", f"exchange.mode={mode}", *settings)
+    rows = play(config).of("pull")
 
-            picks = select(config, loop.Simulation(config).model, [4])
+    picks = select(config, initial(config), [4])
 
-            assert len(picks.distances) == len(picks.held) == sum(row["items"] for row in rows)
-            mean = sum(row["items"] * row["centroid_distance"] for row in rows) / len(picks.distances)
-            held = sum(row["items"] * row["held_labels"] for row in rows) / len(picks.held)
-            torch.testing.assert_close(float(picks.distances.double().mean()), mean)
-            torch.testing.assert_close(float(picks.held.double().mean()), held)
+    assert len(picks.distances) == len(picks.held) == sum(row["items"] for row in rows)
+    mean = sum(row["items"] * row["centroid_distance"] for row in rows) / len(picks.distances)
+    held = sum(row["items"] * row["held_labels"] for row in rows) / len(picks.held)
+    torch.testing.assert_close(float(picks.distances.double().mean()), mean)
+    torch.testing.assert_close(float(picks.held.double().mean()), held)
 
 
 def test_selections_at_several_moments_are_put_together() -> None:
     config = small("exchange.method=uniform")
-    model = loop.Simulation(config).model
 
-    one, two, both = (selections.select(config, model, moments) for moments in ([3], [6], [3, 6]))
+    one, two, both = (select(config, initial(config), moments) for moments in ([3], [6], [3, 6]))
 
     assert torch.equal(torch.cat([one.distances, two.distances]), both.distances)
     assert not torch.equal(one.distances, two.distances)
