@@ -43,13 +43,13 @@ def reproduce(
     """
     with user_errors(STOPPED):
         from cfcl.sim import group
-        from cfcl.study import progress
+        from cfcl.study import plan, progress
         from cfcl.study import reproduce as study
 
         if group.launched():
             raise CfclError("reproduce starts its own processes, one per run: call it without torchrun")
         wish = study.Wish(
-            figures=study.named(figures),
+            figures=plan.named(figures),
             profile=profile,
             panels=[word for word in panels.split(",") if word],
             seeds=parse_seeds(seeds) if seeds else (),
@@ -57,7 +57,7 @@ def reproduce(
         ended = study.reproduce(
             wish, out, num_workers=workers, device=device, overrides=overrides_with(None, data_dir), console=console
         )
-        console.print(progress.verdicts(ended.study))
+        console.print(progress.verdicts(ended.report[0].judgements))
         console.print(f"Report: {ended.folder / 'report.html'}", soft_wrap=True, highlight=False)
         for outcome in ended.failed:
             run = outcome.config
@@ -80,14 +80,13 @@ def redraw(
     Example: `cfcl redraw docs/results/full --into README.md`
     """
     with user_errors():
-        from cfcl.study import bundle, progress
-        from cfcl.study import reproduce as study
+        from cfcl.study import bundle, pages, progress, report
 
-        found = bundle.read(folder)
-        study.draw(found, folder)
+        found = report.compose(bundle.read(folder))
+        pages.write(found, folder)
         if into is not None:
-            study.insert_verdicts(found, into)
-        console.print(progress.verdicts(found))
+            pages.insert_verdicts(found, into)
+        console.print(progress.verdicts(found[0].judgements))
         console.print(f"Report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
 
 

@@ -14,10 +14,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from cfcl import methods
 from cfcl.errors import CfclError
 from cfcl.runs import style
-from cfcl.study import gallery, maps, panels
+from cfcl.study import gallery, layout
 from cfcl.study.bundle import Record, Study
+from cfcl.study.figures import distances
 from tests.study import made
 
 FIGURES = ("fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "regime")
@@ -29,7 +31,7 @@ def everything(num_seeds: int = 2) -> Study:
     low, high = [LOW] * num_seeds, [HIGH] * num_seeds
     mapped = [made.record(HIGH, separation=2.0, labels=(0, 1), distances=((0.5, 1.0), (1.0, 0.5)))] * num_seeds
     both = ("explicit", "implicit")
-    places: dict[made.Place, Sequence[Sequence[float] | Record | None]] = {
+    places: dict[made.Spot, Sequence[Sequence[float] | Record | None]] = {
         ("fig4", "digits", "fedavg"): mapped,
         ("fig4", "digits", "cfcl-explicit"): mapped,
         **{(figure, "digits", "fedavg"): low for figure in ("fig5", "fig6")},
@@ -120,21 +122,21 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 
 
 def test_methods_are_named_for_what_they_are() -> None:
-    methods = [
+    words = [
         "oracle-implicit",
         "zebra-explicit",
         "novel-explicit",
         "bulk-implicit",
         "centralised",
         "fedavg",
-        "cfcl-x",
+        "tiger-x",
     ]
 
-    assert [panels.name(method) for method in panels.sort(methods)] == [
-        *("FedAvg", "bulk", "cfcl-x (ours)", "novel (ours)", "zebra (ours)"),
+    assert [methods.parse(word).title for word in methods.ordered(words)] == [
+        *("FedAvg", "bulk", "novel (ours)", "tiger (ours)", "zebra (ours)"),
         *("centralised (yardstick)", "oracle (yardstick)"),
     ]
-    looks = panels.looks(["cfcl-implicit", "oracle-implicit", "zebra-implicit"])
+    looks = layout.looks(["cfcl-implicit", "oracle-implicit", "zebra-implicit"])
     assert looks["cfcl-implicit"] == style.LOOKS["cfcl-explicit"]
     assert (looks["oracle-implicit"].colour, looks["oracle-implicit"].line) == (style.GREY, "--")
     assert looks["zebra-implicit"] not in style.LOOKS.values()
@@ -175,7 +177,7 @@ def test_fig4_averages_seeds_and_has_one_scale_a_row() -> None:
 def test_fig4_without_a_common_label_has_no_map() -> None:
     one = made.record(HIGH, labels=(1,), distances=((0.5,),))
 
-    assert maps.mean_map([one, replace(one, labels=(2,))]) is None
+    assert distances.mean_map([one, replace(one, labels=(2,))]) is None
 
 
 def test_fig5_has_intervals_of_the_mean_from_three_seeds_on() -> None:
@@ -365,7 +367,7 @@ def test_fig8_has_a_line_a_method_over_evenly_spaced_numbers() -> None:
 
 
 def test_figs_9_to_11_have_a_line_a_value() -> None:
-    def places(figure: str, key: str, axis: str, *values: Any) -> dict[made.Place, Sequence[Sequence[float]]]:
+    def places(figure: str, key: str, axis: str, *values: Any) -> dict[made.Spot, Sequence[Sequence[float]]]:
         return {
             (figure, "usps", "cfcl-explicit", (key, value), (axis, 5)): [(0.25 * place, 0.25 * place, 0.25 * place)]
             for place, value in enumerate(values, start=1)

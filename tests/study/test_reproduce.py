@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cfcl.cli import app
-from cfcl.study import bundle, plan
-from cfcl.study.plan import PROFILES, Panel
+from cfcl.study import bundle
+from cfcl.study.profiles import PROFILES, Panel
 
 TINY = replace(PROFILES["smoke"], panels={"digits": Panel("digits", interval=10, steps=30)})
 
@@ -161,12 +161,4 @@ def test_a_study_that_cannot_be_read_is_refused_before_any_run(tmp_path: Path) -
 
     assert result.exit_code == 2
     assert "cannot be read: remove that folder, and name all figures again" in result.stderr
-    assert [path.name for path in (tmp_path / "runs").iterdir()] == [".lock"]
-
-
-def test_all_is_every_figure_of_the_paper() -> None:
-    from cfcl.study.reproduce import named
-
-    assert named(["all"]) == ["fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11"]
-    assert named(["fig5", "all", "regime"])[0] == "fig5"
-    assert set(plan.FIGURES) == {*named(["all"]), "regime"}
+    assert not (tmp_path / "runs").exists()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cfcl.study import bundle, plan
-from cfcl.study.plan import PROFILES
-from cfcl.study.reproduce import named
+from cfcl.study.plan import named
+from cfcl.study.profiles import PROFILES
 
 pytestmark = pytest.mark.slow
 

@@ -2,6 +2,7 @@
 
 from cfcl.config.files import build, fields, load, override, parse, presets, section_meaning, to_toml, with_method
 from cfcl.config.schema import (
+    NUMERICS,
     AggregationConfig,
     AugmentConfig,
     Config,
@@ -18,6 +19,7 @@ from cfcl.config.schema import (
 )
 
 __all__ = [
+    "NUMERICS",
     "AggregationConfig",
     "AugmentConfig",
     "Config",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from cfcl import __version__
+from cfcl import __version__, methods
 from cfcl import config as configs
 from cfcl.errors import CfclError
 from cfcl.runs import network, page, plots, style, suites
@@ -30,9 +30,6 @@ from cfcl.runs.series import (
     show,
     usual,
 )
-
-REFERENCES = ("oracle", "centralised")
-"""Methods that show how much room there is and never count as competitors."""
 
 _LAST = ("Settings", "Versions", "Commands")
 
@@ -104,7 +101,7 @@ def render(runs: Sequence[Run]) -> str:
 def headline(runs: Sequence[Run]) -> str:
     """What the records say in a sentence or two, and how little that may be."""
     rows = [row for row in summary(runs) if row["probe"] is not None]
-    ranked = [row for row in rows if row["method"].partition("-")[0] not in REFERENCES]
+    ranked = [row for row in rows if not methods.parse(row["method"]).yardstick]
     if not ranked:
         return "There are no labels, so there is no accuracy: the page shows costs and label-free health only."
     best = max(ranked, key=lambda row: row["probe"])

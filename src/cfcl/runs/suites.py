@@ -167,5 +167,6 @@ def _environment(device: str, engine: str, workers: int) -> Row:
         "device": device,
         "engine": engine,
         "workers": workers,
+        "numerics": configs.NUMERICS,
         **{name: metadata.version(name) for name in names},
     }

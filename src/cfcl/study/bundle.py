@@ -11,9 +11,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cfcl.errors import CfclError
+from cfcl.methods import MODES, ordered, parse
+
+T = TypeVar("T")
 
 Value = str | int | float
 """A swept setting."""
@@ -27,7 +30,7 @@ class Cell:
     """The place of one run in one figure."""
 
     figure: str
-    """Such as `fig8`."""
+    """Its name."""
     panel: str
     """Its dataset, such as `usps`, or `usps-short` where runs are shorter than the preset's."""
     method: str
@@ -83,6 +86,8 @@ class Record:
     """Mean share of triplets with a loss."""
     pulled_share: float
     versions: str
+    numerics: int
+    """The version of numerics it was made under."""
     evaluations: tuple[Evaluation, ...] = ()
     labels: tuple[int, ...] = ()
     distances: tuple[tuple[float, ...], ...] = ()
@@ -93,6 +98,8 @@ class Record:
 class Selection:
     """What one policy selects under one model, in one world."""
 
+    digest: str
+    """Of the run whose final model it is."""
     panel: str
     seed: int
     method: str
@@ -111,7 +118,8 @@ class Study:
     """All of it."""
 
     about: Mapping[str, Any]
-    """`profile`, `pilot` (a seed), `notes`, and `milestones`: accuracies by panel and mode."""
+    """`profile`, `pilot` (a seed), `notes`, `milestones` (accuracies by panel and mode), and `numerics`: the version
+    of runs that are not there yet."""
     cells: tuple[Cell, ...]
     runs: Mapping[str, Record]
     """By digest."""
@@ -119,13 +127,30 @@ class Study:
 
     @property
     def figures(self) -> list[str]:
-        """Those that have cells or selections, in order."""
-        found = {cell.figure for cell in self.cells} | ({"fig7"} if self.selections else set())
-        return sorted(found, key=lambda name: (len(name), name))
+        """Those that have cells, in order."""
+        return sorted({cell.figure for cell in self.cells}, key=lambda name: (len(name), name))
 
     def panels(self, figure: str) -> list[str]:
         """The panels of a figure, in order of appearance."""
         return list(dict.fromkeys(cell.panel for cell in self.cells if cell.figure == figure))
+
+    def methods(self, figure: str, mode: str | None = None) -> list[str]:
+        """The methods of a figure in the order of legends, baselines of no mode included."""
+        found = (cell.method for cell in self.cells if cell.figure == figure)
+        return ordered(item for item in found if mode is None or parse(item).mode in ("", mode))
+
+    def modes(self, figure: str) -> list[str]:
+        """The modes that a figure shows; both if it has methods without exchange only."""
+        found = {parse(item).mode for item in self.methods(figure)}
+        return [item for item in MODES if item in found] or list(MODES)
+
+    def values(self, figure: str, key: str) -> list[Value]:
+        """What a figure sweeps under `key`: numbers from low to high, words in order of appearance."""
+        found = dict.fromkeys(
+            cell.settings[key] for cell in self.cells if cell.figure == figure and key in cell.settings
+        )
+        numbers = all(isinstance(value, int | float) for value in found)
+        return sorted(found, key=float) if numbers else list(found)
 
     @property
     def reported(self) -> list[Selection]:
@@ -177,7 +202,9 @@ def read(folder: Path) -> Study:
         runs = [_run(row, evaluations, distances) for row in _rows(folder / "runs.csv")]
         return Study(
             about=about,
-            cells=tuple(_cell(row) for row in _rows(folder / "cells.csv")),
+            cells=tuple(
+                _parsed(Cell, row, settings=json.loads(row["settings"])) for row in _rows(folder / "cells.csv")
+            ),
             runs={run.digest: run for run in runs},
             selections=tuple(_selection(row) for row in _rows(folder / "selections.csv")),
         )
@@ -224,11 +251,6 @@ def _cell_row(cell: Cell) -> list[Any]:
     return [cell.figure, cell.panel, cell.method, settings, cell.seed, cell.digest]
 
 
-def _cell(row: dict[str, str]) -> Cell:
-    settings = json.loads(row["settings"])
-    return Cell(row["figure"], row["panel"], row["method"], settings, int(row["seed"]), row["digest"])
-
-
 def _distance_rows(runs: Iterable[Record]) -> Iterable[list[Any]]:
     for run in runs:
         for label, row in zip(run.labels, run.distances, strict=True):
@@ -237,20 +259,23 @@ def _distance_rows(runs: Iterable[Record]) -> Iterable[list[Any]]:
 
 
 def _selection_row(item: Selection) -> list[Any]:
-    counts = " ".join(map(str, item.histogram))
-    return [item.panel, item.seed, item.method, item.items, item.distance, item.held, counts]
+    *scalars, histogram = (getattr(item, name) for name in _names(Selection))
+    return [*scalars, " ".join(map(str, histogram))]
 
 
-def _selection(row: dict[str, str]) -> Selection:
-    return Selection(
-        panel=row["panel"],
-        seed=int(row["seed"]),
-        method=row["method"],
-        items=int(row["items"]),
-        distance=float(row["distance"]),
-        held=float(row["held"]),
-        histogram=tuple(int(word) for word in row["histogram"].split()),
-    )
+_READERS: Mapping[Any, Any] = {
+    str: str,
+    int: int,
+    float: float,
+    float | None: lambda text: float(text) if text else None,
+}
+"""From a word in a file to a field's type."""
+
+
+def _parsed(kind: type[T], row: Mapping[str, str], **others: Any) -> T:
+    """A row as a value; `others` are the fields that are not plain words and numbers."""
+    known: Any = {field.name: field.type for field in fields(kind) if field.name not in others}  # type: ignore[arg-type]
+    return kind(**{name: _READERS[type_](row[name]) for name, type_ in known.items()}, **others)
 
 
 def _run(
@@ -259,40 +284,14 @@ def _run(
     pairs = distances.get(row["digest"], [])
     values = [float(pair["distance"]) for pair in pairs]
     size = math.isqrt(len(values))
-    return Record(
-        digest=row["digest"],
-        preset=row["preset"],
-        method=row["method"],
-        seed=int(row["seed"]),
-        steps=int(row["steps"]),
-        separation=_optional(row["separation"]),
-        effective_candidates=_optional(row["effective_candidates"]),
-        num_candidates=int(row["num_candidates"]),
-        held_labels=_optional(row["held_labels"]),
-        false_negatives=_optional(row["false_negatives"]),
-        centroid_distance=_optional(row["centroid_distance"]),
-        active=float(row["active"]),
-        pulled_share=float(row["pulled_share"]),
-        versions=row["versions"],
-        evaluations=tuple(_evaluation(item) for item in evaluations.get(row["digest"], [])),
+    return _parsed(
+        Record,
+        row,
+        evaluations=tuple(_parsed(Evaluation, item) for item in evaluations.get(row["digest"], [])),
         labels=tuple(int(pair["other"]) for pair in pairs[:size]),
         distances=tuple(tuple(values[start : start + size]) for start in range(0, len(values), size or 1)),
     )
 
 
-def _evaluation(row: dict[str, str]) -> Evaluation:
-    return Evaluation(
-        step=int(row["step"]),
-        probe=float(row["probe"]),
-        knn=float(row["knn"]),
-        cka=_optional(row["cka"]),
-        bytes_push=int(row["bytes_push"]),
-        bytes_pull=int(row["bytes_pull"]),
-        bytes_up=int(row["bytes_up"]),
-        seconds=float(row["seconds"]),
-        selection=float(row["selection"]),
-    )
-
-
-def _optional(text: str) -> float | None:
-    return float(text) if text else None
+def _selection(row: dict[str, str]) -> Selection:
+    return _parsed(Selection, row, histogram=tuple(int(word) for word in row["histogram"].split()))

@@ -28,8 +28,8 @@ _ROUNDING = 1e-9
 """Sums of the same numbers in another order differ by less."""
 _ENDS = {"smallest": 0, "largest": -1}
 _RUNS: Mapping[str, Callable[[Record], float | None]] = {
-    "final": lambda run: 100 * measures.final(run),
-    "area": lambda run: 100 * measures.area(run),
+    "final": measures.final,
+    "area": measures.area,
     "separation": lambda run: run.separation,
 }
 _SELECTIONS: Mapping[str, Callable[[Selection], float]] = {
@@ -39,7 +39,7 @@ _SELECTIONS: Mapping[str, Callable[[Selection], float]] = {
 
 
 @dataclass(frozen=True)
-class Measure:
+class Scale:
     """How numbers of one kind are read."""
 
     unit: str
@@ -72,7 +72,7 @@ class Finding:
 
     panel: str
     case: str
-    """Such as `explicit, against fedavg, at 90 %`; empty if the claim has one test a panel."""
+    """Such as `explicit, against fedavg, at 90 %`; empty if the claim has one test per panel."""
     verdict: str
     estimate: Interval | None
     """Over seeds; positive numbers speak for the claim."""
@@ -111,10 +111,10 @@ class Judgement:
 
 
 @cache
-def load() -> tuple[Mapping[str, Measure], tuple[Claim, ...]]:
-    """Measures by name, and all claims in order of figures."""
+def load() -> tuple[Mapping[str, Scale], tuple[Claim, ...]]:
+    """Scales by measure, and all claims in order of figures."""
     table = tomllib.loads(resources.files("cfcl.study").joinpath("claims.toml").read_text(encoding="utf-8"))
-    kinds = {name: Measure(**entry) for name, entry in table["measures"].items()}
+    kinds = {name: Scale(**entry) for name, entry in table["measures"].items()}
     claims = tuple(Claim(**entry) for entry in table["claims"])
     assert kinds.keys() == {*_RUNS, *_SELECTIONS, *COSTS}
     assert len({claim.id for claim in claims}) == len(claims)
@@ -131,18 +131,12 @@ def judge(study: Study) -> list[Judgement]:
 
 
 def details(judgements: Iterable[Judgement]) -> list[list[str]]:
-    """A row a test, under `DETAILS`."""
+    """A row per test, under `DETAILS`."""
     return [
         [item.claim.id, test.panel, test.case, *_numbers(test, item.claim.measure), test.verdict, test.note]
         for item in judgements
         for test in item.findings
     ]
-
-
-def to_markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of `rows`."""
-    lines = [list(head), ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def _numbers(test: Finding, measure: str) -> list[str]:

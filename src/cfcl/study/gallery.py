@@ -1,6 +1,6 @@
 """The figures of a study, drawn from its records as a paper lays them out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,26 +8,14 @@ from matplotlib.figure import Figure
 
 from cfcl.errors import CfclError
 from cfcl.runs import style
-from cfcl.study import costs, curves, dots, maps
 from cfcl.study.bundle import Study
-
-FIGURES: dict[str, Callable[[Study], Figure | None]] = {
-    "fig4": maps.distances,
-    "fig5": curves.over_steps,
-    "fig6": costs.to_milestones,
-    "fig7": maps.selections,
-    "fig8": lambda study: curves.over_setting(study, "fig8"),
-    "fig9": lambda study: curves.over_setting(study, "fig9"),
-    "fig10": lambda study: curves.over_setting(study, "fig10"),
-    "fig11": lambda study: curves.over_setting(study, "fig11"),
-    "regime": dots.variations,
-}
+from cfcl.study.figures import FIGURES
 
 
 @style.styled
 def draw(study: Study) -> dict[str, Figure]:
     """The figures of `study` by name, without those that have nothing to show."""
-    found = {name: FIGURES[name](study) for name in study.figures if name in FIGURES}
+    found = {name: FIGURES[name].draw(study, name) for name in study.figures}
     return {name: figure for name, figure in found.items() if figure is not None}
 
 
@@ -41,10 +29,13 @@ class Picture(NamedTuple):
     """Its width."""
 
 
-def pictures(study: Study) -> dict[str, Picture]:
-    """The figures of `study` by name, ready for files and pages; the same study gives the same bytes."""
+def pictures(study: Study, suffix: str = "") -> dict[str, Picture]:
+    """The figures of `study` by name, ready for files and pages, whose ids end in `suffix`.
+
+    The same study gives the same bytes.
+    """
     return {
-        name: Picture(style.to_png(figure), style.to_svg(figure, name), figure.get_figwidth())
+        name: Picture(style.to_png(figure), style.to_svg(figure, f"{name}{suffix}"), figure.get_figwidth())
         for name, figure in draw(study).items()
     }
 

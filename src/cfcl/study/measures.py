@@ -10,6 +10,8 @@ from scipy.special import stdtrit
 
 from cfcl.study.bundle import Evaluation, Record
 
+Measure = Callable[[Record], float]
+
 CONFIDENCE = 0.95
 TAIL = 0.2
 """Share of the run that the final accuracy is a mean over: one evaluation alone is off by half a point."""
@@ -43,19 +45,19 @@ def paired(mine: Mapping[int, float], theirs: Mapping[int, float]) -> Interval |
 
 
 def final(run: Record) -> float:
-    """Probe accuracy, mean of the evaluations in the last fifth of the run."""
-    return statistics.fmean(
+    """Probe accuracy in percent, mean of the evaluations in the last fifth of the run."""
+    return 100 * statistics.fmean(
         item.probe for item in run.evaluations if item.step >= (1 - TAIL) * run.evaluations[-1].step
     )
 
 
 def area(run: Record) -> float:
-    """Area under the curve of probe accuracies over steps, divided by their number: the mean accuracy on the way."""
+    """Mean probe accuracy on the way, in percent: the area under the curve over steps, divided by their number."""
     curve = run.evaluations
     parts = [
         (later.step - earlier.step) * (later.probe + earlier.probe) / 2 for earlier, later in itertools.pairwise(curve)
     ]
-    return sum(parts) / (curve[-1].step - curve[0].step)
+    return 100 * (sum(parts) / (curve[-1].step - curve[0].step))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""What a person sees of a sweep: how many runs are done, which are under way, how long it will take, what it shows."""
+"""What a person sees of a study: how many runs are done, which are under way, how long it will take, what it shows."""
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,13 +13,13 @@ from rich.table import Column, Table
 
 from cfcl.config import Config
 from cfcl.study import claims
-from cfcl.study.bundle import Study
+from cfcl.study.claims import Judgement
 
 Row = dict[str, Any]
 
 
-class SweepProgress:
-    """Live bars: one for the sweep, one for every run under way."""
+class StudyProgress:
+    """Live bars: one for all runs, one for every run under way."""
 
     def __init__(self, console: Console, todo: Sequence[Config], *, reused: int, num_workers: int) -> None:
         self._console = console
@@ -114,7 +114,7 @@ class TimeLeft:
         return sum(rates.get(name, usual) * steps for name, steps in rest) / min(self._num_workers, len(rest))
 
     def _rate(self, preset: str) -> float | None:
-        """Seconds a step."""
+        """Seconds per step."""
         known = [place for place in self._taken if self._presets[place] == preset]
         steps = sum(self._done[place] for place in known)
         return sum(self._taken[place] for place in known) / steps if steps else None
@@ -127,9 +127,9 @@ def minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def verdicts(study: Study) -> Table | str:
+def verdicts(judgements: Iterable[Judgement]) -> Table | str:
     """One line per claim that there is something to say about."""
-    found = [item for item in claims.judge(study) if item.findings]
+    found = [item for item in judgements if item.findings]
     if not found:
         return claims.NONE
     table = Table(

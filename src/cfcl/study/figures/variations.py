@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from cfcl.methods import ALONE
+
 STEPS = 600
 """Long enough to tell methods apart, short enough for hundreds of runs."""
 
@@ -123,6 +125,6 @@ def leaves(name: object, method: str) -> bool:
 
 def overrides(variation: Variation, method: str) -> list[str]:
     """What differs from the preset; methods without exchange share runs where only it or its regulariser varies."""
-    alone = method in ("fedavg", "centralised")
+    alone = method in ALONE
     felt = [item for item in variation.overrides if not (alone and item.startswith(("exchange.", "regulariser.")))]
     return [*COMMON, *felt]
