@@ -17,7 +17,7 @@ from matplotlib.patches import Rectangle
 from cfcl import methods
 from cfcl.errors import CfclError
 from cfcl.runs import style
-from cfcl.study import gallery, layout
+from cfcl.study import gallery, layout, report
 from cfcl.study.bundle import Record, Study
 from cfcl.study.figures import distances
 from tests.study import made
@@ -51,9 +51,13 @@ def everything(num_seeds: int = 2) -> Study:
 
 
 @cache
+def whole() -> report.Report:
+    """All of it, drawn once."""
+    return report.compose(everything())
+
+
 def pictures_of_everything() -> dict[str, gallery.Picture]:
-    """Drawing takes its time."""
-    return gallery.pictures(everything())
+    return {item.name: item.picture for item in whole()[0].chapters if item.picture}
 
 
 def _curve(axes: Axes, colour: str) -> Line2D:

@@ -1,6 +1,5 @@
 import re
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from cfcl.study.figures import FIGURES
 from cfcl.study.tables import Table
 from tests.runs.test_report import Page
 from tests.study import made
-from tests.study.test_gallery import HIGH, LOW, everything
+from tests.study.test_gallery import HIGH, LOW, everything, whole
 
 HOSTILE = "<script>alert('1')&amp;|*x*"
 
@@ -25,12 +24,6 @@ def _page(study: Study) -> str:
 
 def _readme(study: Study) -> str:
     return markdown.render(report.compose(study))
-
-
-@cache
-def whole() -> report.Report:
-    """Drawing takes its time."""
-    return report.compose(everything())
 
 
 def _table(study: Study, figure: str) -> Table:
