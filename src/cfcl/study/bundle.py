@@ -184,12 +184,18 @@ def write(study: Study, folder: Path) -> None:
 
 def _write(study: Study, folder: Path) -> None:
     runs = sorted(study.runs.values(), key=lambda run: (run.preset, run.method, run.seed, run.digest))
-    _table(folder / "cells.csv", _names(Cell), (_cell_row(cell) for cell in study.cells))
-    _table(folder / "runs.csv", _SCALARS, ([getattr(run, name) for name in _SCALARS] for run in runs))
-    evaluations = ([run.digest, *(getattr(item, name) for name in _EVAL)] for run in runs for item in run.evaluations)
-    _table(folder / "evaluations.csv", ["digest", *_EVAL], evaluations)
-    _table(folder / "distances.csv", ["digest", "label", "other", "distance"], _distance_rows(runs))
-    _table(folder / "selections.csv", _names(Selection), (_selection_row(item) for item in study.selections))
+    _table(folder / "cells.csv", _names(Cell), map(_words, study.cells))
+    _table(folder / "runs.csv", _SCALARS, (_words(run)[: len(_SCALARS)] for run in runs))
+    evaluations = ([run.digest, *_words(item)] for run in runs for item in run.evaluations)
+    _table(folder / "evaluations.csv", ["digest", *_names(Evaluation)], evaluations)
+    distances = (
+        [run.digest, label, other, value]
+        for run in runs
+        for label, row in zip(run.labels, run.distances, strict=True)
+        for other, value in zip(run.labels, row, strict=True)
+    )
+    _table(folder / "distances.csv", ["digest", "label", "other", "distance"], distances)
+    _table(folder / "selections.csv", _names(Selection), map(_words, study.selections))
     (folder / "study.json").write_text(json.dumps(study.about, indent=1) + "\n", encoding="utf-8")
 
 
@@ -202,11 +208,9 @@ def read(folder: Path) -> Study:
         runs = [_run(row, evaluations, distances) for row in _rows(folder / "runs.csv")]
         return Study(
             about=about,
-            cells=tuple(
-                _parsed(Cell, row, settings=json.loads(row["settings"])) for row in _rows(folder / "cells.csv")
-            ),
+            cells=tuple(_parsed(Cell, row) for row in _rows(folder / "cells.csv")),
             runs={run.digest: run for run in runs},
-            selections=tuple(_selection(row) for row in _rows(folder / "selections.csv")),
+            selections=tuple(_parsed(Selection, row) for row in _rows(folder / "selections.csv")),
         )
     except FileNotFoundError as error:
         raise CfclError(
@@ -223,15 +227,39 @@ def _names(kind: type) -> list[str]:
     return [field.name for field in fields(kind)]
 
 
-_SCALARS = [name for name in _names(Record) if name not in ("evaluations", "labels", "distances")]
-_EVAL = _names(Evaluation)
+_SCALARS = _names(Record)[:-3]
+"""Without evaluations, labels and distances, which have files of their own."""
+_READERS: Mapping[Any, Any] = {
+    str: str,
+    int: int,
+    float: float,
+    float | None: lambda text: float(text) if text else None,
+    tuple[int, ...]: lambda text: tuple(int(word) for word in text.split()),
+    Mapping[str, Value]: json.loads,
+}
+"""From the text in a file to a field's type."""
+
+
+def _words(item: Any) -> list[Any]:
+    """A value as a row."""
+    return [_word(getattr(item, name)) for name in _names(type(item))]
+
+
+def _word(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return json.dumps(dict(value), sort_keys=True)
+    return " ".join(map(str, value)) if isinstance(value, tuple) else value
+
+
+def _parsed(kind: type[T], row: Mapping[str, str], **others: Any) -> T:
+    """A row as a value; `others` are the fields that have files of their own."""
+    types: Any = {field.name: field.type for field in fields(kind) if field.name not in others}  # type: ignore[arg-type]
+    return kind(**{name: _READERS[wanted](row[name]) for name, wanted in types.items()}, **others)
 
 
 def _table(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(head)
-        writer.writerows(["" if value is None else value for value in row] for row in rows)
+        csv.writer(file, lineterminator="\n").writerows([head, *rows])
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -244,38 +272,6 @@ def _by_digest(rows: Iterable[dict[str, str]]) -> dict[str, list[dict[str, str]]
     for row in rows:
         found.setdefault(row["digest"], []).append(row)
     return found
-
-
-def _cell_row(cell: Cell) -> list[Any]:
-    settings = json.dumps(dict(cell.settings), sort_keys=True)
-    return [cell.figure, cell.panel, cell.method, settings, cell.seed, cell.digest]
-
-
-def _distance_rows(runs: Iterable[Record]) -> Iterable[list[Any]]:
-    for run in runs:
-        for label, row in zip(run.labels, run.distances, strict=True):
-            for other, value in zip(run.labels, row, strict=True):
-                yield [run.digest, label, other, value]
-
-
-def _selection_row(item: Selection) -> list[Any]:
-    *scalars, histogram = (getattr(item, name) for name in _names(Selection))
-    return [*scalars, " ".join(map(str, histogram))]
-
-
-_READERS: Mapping[Any, Any] = {
-    str: str,
-    int: int,
-    float: float,
-    float | None: lambda text: float(text) if text else None,
-}
-"""From a word in a file to a field's type."""
-
-
-def _parsed(kind: type[T], row: Mapping[str, str], **others: Any) -> T:
-    """A row as a value; `others` are the fields that are not plain words and numbers."""
-    known: Any = {field.name: field.type for field in fields(kind) if field.name not in others}  # type: ignore[arg-type]
-    return kind(**{name: _READERS[type_](row[name]) for name, type_ in known.items()}, **others)
 
 
 def _run(
@@ -291,7 +287,3 @@ def _run(
         labels=tuple(int(pair["other"]) for pair in pairs[:size]),
         distances=tuple(tuple(values[start : start + size]) for start in range(0, len(values), size or 1)),
     )
-
-
-def _selection(row: dict[str, str]) -> Selection:
-    return _parsed(Selection, row, histogram=tuple(int(word) for word in row["histogram"].split()))

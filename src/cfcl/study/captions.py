@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cfcl.study import layout, tables
-from cfcl.study.bundle import Study, Value
+from cfcl.study.bundle import Study
 from cfcl.study.figures import FIGURES
 from cfcl.study.figures.figure import StudyFigure
 from cfcl.study.gallery import Picture
@@ -88,16 +88,13 @@ def missing(study: Study, figure: str) -> list[str]:
     for cell in study.cells:
         if cell.figure == figure and cell.digest not in study.runs:
             pilot = " (the pilot)" if cell.seed == study.about["pilot"] else ""
-            key = (cell.panel, cell.method, _settings(cell.settings))
+            settings = ", ".join(f"{name} {value}" for name, value in sorted(cell.settings.items()))
+            key = (cell.panel, cell.method, settings)
             found.setdefault(key, []).append(f"{cell.seed}{pilot}")
     return [
         f"{', '.join(filter(None, key))}: seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}"
         for key, seeds in found.items()
     ]
-
-
-def _settings(settings: Mapping[str, Value]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in sorted(settings.items()))
 
 
 def _seeds(study: Study, figure: StudyFigure) -> str:

@@ -117,11 +117,6 @@ def blank(axes: Axes, text: str) -> None:
     axes.grid(False)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    note(axes, text)
-
-
-def note(axes: Axes, text: str) -> None:
-    """A word in the middle of a panel."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=style.GREY)
 
 

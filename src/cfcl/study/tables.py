@@ -115,7 +115,7 @@ def compared(
     rows = []
     for key, place in found.items():
         panel, settings, method = key
-        against = [_find(found, pick(key), stand_in) for pick in others.values()]
+        against = [find(found, pick(key), stand_in) for pick in others.values()]
         rows.append(
             [
                 panel,
@@ -133,7 +133,8 @@ def _paired(column: Column, mine: Place, other: Place | None) -> str:
     return "–" if other is None else difference(paired(column.of(mine.runs), column.of(other.runs)), column.digits)
 
 
-def _find(found: Mapping[Key, Place], wanted: Key | None, stand_in: Other) -> Place | None:
+def find(found: Mapping[Key, Place], wanted: Key | None, stand_in: Other) -> Place | None:
+    """The place that is wanted, or the one that stands in for it."""
     if wanted is None or wanted in found:
         return found.get(wanted) if wanted else None
     other = stand_in(wanted)

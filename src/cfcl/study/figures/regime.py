@@ -1,7 +1,7 @@
 """Where selection matters: final accuracies and paired differences to uniform, one setting changed at a time."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,12 +15,10 @@ from cfcl.study.bundle import Record, Study, Value
 from cfcl.study.figures import variations
 from cfcl.study.figures.figure import Entry, StudyFigure
 from cfcl.study.measures import Interval
-from cfcl.study.tables import ACCURACIES, Column, Key
+from cfcl.study.tables import ACCURACIES, Column, Key, Place
 
 _LEFT = ("fedavg", "uniform")
 """Policies that may be left as they are by a change in the selection of others: then `base` has their runs."""
-_APART = (*_LEFT, "centralised")
-"""Policies whose difference to uniform says nothing about selection."""
 _ROW = 0.36
 """Inches of a variation."""
 
@@ -29,10 +27,36 @@ _ROW = 0.36
 class _Block:
     """The variations of one dataset and mode."""
 
-    figure: str
     panel: str
     mode: str
     variations: list[Value]
+    methods: list[str]
+    places: Mapping[Key, Place]
+
+    def runs(self, method: str, variation: Value) -> tuple[dict[int, Record], bool]:
+        """The runs of a method, and whether they are those of the base, as it was not to run again."""
+        key: Key = (self.panel, (("variation", variation),), method)
+        found = tables.find(self.places, key, _base)
+        return (found.runs if found else {}), key not in self.places
+
+    def points(self, value: Callable[[str, Value], Interval | None]) -> dict[str, dict[int, Interval]]:
+        """What there is to draw, by method and row."""
+        found = {
+            method: {row: point for row, name in enumerate(self.variations) if (point := value(method, name))}
+            for method in self.methods
+        }
+        return {method: points for method, points in found.items() if points}
+
+    def final(self, method: str, variation: Value) -> Interval | None:
+        """Final accuracy."""
+        return layout.at(self.runs(method, variation)[0], measures.final)
+
+    def over_uniform(self, method: str, variation: Value) -> Interval | None:
+        """The paired difference in final accuracy; None for what says nothing about selection."""
+        mine, theirs = self.runs(method, variation)[0], self.runs(f"uniform-{self.mode}", variation)[0]
+        pairs = [(mine[seed], theirs[seed]) for seed in mine if seed in theirs]
+        compared = parse(method).policy not in (*_LEFT, "centralised")
+        return layout.spread([measures.final(one) - measures.final(other) for one, other in pairs if compared])
 
 
 def draw(study: Study, name: str) -> Figure | None:
@@ -47,51 +71,31 @@ def draw(study: Study, name: str) -> Figure | None:
     )
     drawn: set[str] = set()
     for (left, right), block in zip(rows, blocks, strict=True):
-        drawn |= _accuracies(left, study, block, looks)
-        _differences(right, study, block, looks)
+        drawn |= _accuracies(left, block, looks)
+        _differences(right, block, looks)
     layout.legend(figure, layout.keys(drawn, looks, dots=True))
     return figure if drawn else None
 
 
-def _runs(study: Study, block: _Block, method: str, variation: Value) -> tuple[dict[int, Record], bool]:
-    """The runs of a method under a variation, and whether they are those of `base`, as it was not to run again."""
-    place = (block.figure, block.panel, method)
-    planned = {
-        cell.settings.get("variation") for cell in study.cells if (cell.figure, cell.panel, cell.method) == place
-    }
-    kept = variation not in planned and parse(method).policy in _LEFT and variations.leaves(variation, method)
-    return study.find(*place, variation=variations.BASE if kept else variation), kept
-
-
 def _blocks(study: Study, name: str) -> list[_Block]:
+    places = tables.places(study, name)
     found = []
     for panel in study.panels(name):
         for mode in study.modes(name):
-            there = {
-                cell.settings.get("variation")
-                for cell in study.cells
-                if (cell.figure, cell.panel, parse(cell.method).mode) == (name, panel, mode)
-            }
-            found.append(_Block(name, panel, mode, [v for v in study.values(name, "variation") if v in there]))
+            there = {dict(key[1])["variation"] for key in places if key[0] == panel and parse(key[2]).mode == mode}
+            shown = [value for value in study.values(name, "variation") if value in there]
+            found.append(_Block(panel, mode, shown, study.methods(name, mode), places))
     return [block for block in found if block.variations]
 
 
-def _accuracies(axes: Axes, study: Study, block: _Block, looks: Mapping[str, style.Look]) -> set[str]:
+def _accuracies(axes: Axes, block: _Block, looks: Mapping[str, style.Look]) -> set[str]:
     """Draw final accuracies; the methods that have some."""
-    found: dict[str, dict[int, Interval]] = {}
-    kept: set[tuple[str, int]] = set()
-    for method in study.methods(block.figure, block.mode):
-        for row, variation in enumerate(block.variations):
-            known, borrowed = _runs(study, block, method, variation)
-            point = layout.at(known, measures.final)
-            if point is not None:
-                found.setdefault(method, {})[row] = point
-                kept |= {(method, row)} if borrowed else set()
+    found = block.points(block.final)
     for place, (method, points) in enumerate(found.items()):
         for row, point in points.items():
-            where = row + 0.6 * ((place + 0.5) / len(found) - 0.5)
-            pale = 0.35 if (method, row) in kept else 1.0
-            axes.plot([point.mean], [where], **looks[method].options | {"linestyle": "", "alpha": pale})
+            pale = 0.35 if block.runs(method, block.variations[row])[1] else 1.0
+            options = looks[method].options | {"linestyle": "", "alpha": pale}
+            axes.plot([point.mean], [_height(row, place, len(found))], **options)
     counts = [len(point.values) for points in found.values() for point in points.values()]
     layout.title(axes, f"{block.panel}, {block.mode}", layout.seeds(counts))
     axes.set_xlabel("final accuracy (%)")
@@ -99,16 +103,10 @@ def _accuracies(axes: Axes, study: Study, block: _Block, looks: Mapping[str, sty
     return set(found)
 
 
-def _differences(axes: Axes, study: Study, block: _Block, looks: Mapping[str, style.Look]) -> None:
-    found: dict[str, dict[int, Interval]] = {}
-    methods = [item for item in study.methods(block.figure, block.mode) if parse(item).policy not in _APART]
-    for method in methods:
-        for row, variation in enumerate(block.variations):
-            point = _difference(study, block, method, variation)
-            if point is not None:
-                found.setdefault(method, {})[row] = point
+def _differences(axes: Axes, block: _Block, looks: Mapping[str, style.Look]) -> None:
+    found = block.points(block.over_uniform)
     for place, (method, points) in enumerate(found.items()):
-        where = [row + 0.6 * ((place + 0.5) / len(found) - 0.5) for row in points]
+        where = [_height(row, place, len(found)) for row in points]
         low, high = [point.low for point in points.values()], [point.high for point in points.values()]
         axes.hlines(where, low, high, color=looks[method].colour, linewidth=1.3)
         means = [point.mean for point in points.values()]
@@ -120,12 +118,9 @@ def _differences(axes: Axes, study: Study, block: _Block, looks: Mapping[str, st
     _rows(axes, [""] * len(block.variations))
 
 
-def _difference(study: Study, block: _Block, method: str, variation: Value) -> Interval | None:
-    mine, theirs = (
-        {seed: measures.final(run) for seed, run in _runs(study, block, one, variation)[0].items()}
-        for one in (method, f"uniform-{block.mode}")
-    )
-    return layout.spread([mine[seed] - theirs[seed] for seed in mine if seed in theirs])
+def _height(row: int, place: int, total: int) -> float:
+    """Where the dot of one method stands among all in a row."""
+    return row + 0.6 * ((place + 0.5) / total - 0.5)
 
 
 def _rows(axes: Axes, names: list[str]) -> None:
@@ -155,10 +150,9 @@ _COLUMNS = (
 def _base(key: Key) -> Key | None:
     """The place in the base of what a variation did not run again."""
     panel, settings, method = key
-    given = dict(settings)
-    if not variations.leaves(given.get("variation"), method):
+    if parse(method).policy not in _LEFT or not variations.leaves(dict(settings).get("variation"), method):
         return None
-    return panel, tuple(sorted({**given, "variation": variations.BASE}.items())), method
+    return panel, (("variation", variations.BASE),), method
 
 
 FIGURE = StudyFigure(

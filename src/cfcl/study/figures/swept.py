@@ -1,6 +1,6 @@
 """Accuracies over a swept setting (Figs. 8 to 11)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from cfcl.methods import MODES, parse
 from cfcl.runs import style
 from cfcl.study import layout, measures, tables
-from cfcl.study.bundle import Record, Study, Value
+from cfcl.study.bundle import Study, Value
 from cfcl.study.figures.figure import CFCL, METHODS, Entry, StudyFigure
 from cfcl.study.measures import Interval, Measure
 from cfcl.study.profiles import Profile
@@ -20,17 +20,16 @@ MEASURES: dict[str, Measure] = {"final accuracy (%)": measures.final, "mean accu
 
 
 @dataclass(frozen=True)
-class Axis:
-    """What such a figure has along its axis, and what tells its lines apart."""
+class Setting:
+    """What such a figure sweeps."""
 
     key: str
-    """The setting along the axis."""
+    """The figure's name for it."""
+    field: str
+    """The config's."""
+    values: Callable[[Profile], Sequence[Value]]
     title: str
-    """Its name for people."""
-    lines: str = ""
-    """The setting that tells lines apart; without one, methods do."""
-    label: str = ""
-    """What a legend says of a line."""
+    """The name of an axis, or with a gap for the value, of a line."""
 
 
 _WORDS: Mapping[Value, str] = {"kmeans": "K-means"}
@@ -53,9 +52,9 @@ class _Line:
     settings: Mapping[str, Value]
 
 
-def draw(study: Study, name: str, *, axis: Axis) -> Figure | None:
+def draw(study: Study, name: str, *, along: Setting, apart: Setting | None) -> Figure | None:
     """Accuracies over a setting: a column per mode, and per dataset a row of final and one of mean accuracies."""
-    modes, lines = study.modes(name), _lines(study, name, axis)
+    modes, lines, ticks = study.modes(name), _lines(study, name, apart), study.values(name, along.key)
     rows = [(panel, title) for panel in study.panels(name) for title in MEASURES]
     figure, grid = layout.grid(len(rows), len(modes))
     drawn: dict[str, Line2D] = {}
@@ -63,64 +62,43 @@ def draw(study: Study, name: str, *, axis: Axis) -> Figure | None:
         for axes, mode in zip(row, modes, strict=True):
             counts: list[int] = []
             known = {
-                (number, place): runs
-                for number, line in enumerate(lines)
-                for place, runs in _along(study, name, axis.key, panel, mode, line).items()
+                (line.label, place): study.find(name, panel, method, **{along.key: value}, **line.settings)
+                for line in lines
+                if (method := line.methods.get(mode) or line.methods.get(""))
+                for place, value in enumerate(ticks)
             }
-            shown = layout.alike(known)
-            for place, line in enumerate(lines):
-                points = _points(shown, place, MEASURES[title])
+            shown = {key: layout.at(runs, MEASURES[title]) for key, runs in layout.alike(known).items()}
+            for number, line in enumerate(lines):
+                points = {place: point for (label, place), point in shown.items() if label == line.label and point}
                 if points:
-                    shift = 0.05 * (place - (len(lines) - 1) / 2)
-                    drawn[line.label] = _marks(axes, points, line, shift)
+                    drawn[line.label] = _marks(axes, points, line, 0.05 * (number - (len(lines) - 1) / 2))
                     counts += [len(point.values) for point in points.values()]
             layout.frame(axes, f"{panel}, {mode}", counts, "bars")
             if counts:
-                ticks = study.values(name, axis.key)
                 axes.set_xticks(range(len(ticks)), [str(tick) for tick in ticks])
-                axes.set(xlabel=axis.title, ylabel=title, xlim=(-0.4, len(ticks) - 0.6))
+                axes.set(xlabel=along.title, ylabel=title, xlim=(-0.4, len(ticks) - 0.6))
     layout.legend(figure, [drawn[line.label] for line in lines if line.label in drawn])
     return figure if drawn else None
 
 
-def _lines(study: Study, name: str, axis: Axis) -> list[_Line]:
-    """A line for each kind of method, and within it for each value of the setting that tells lines apart."""
-    methods = study.methods(name)
+def _lines(study: Study, name: str, apart: Setting | None) -> list[_Line]:
+    """A line per policy, and within it per value of the setting that tells lines apart."""
+    looks = layout.looks(study.methods(name))
     kinds: dict[str, dict[str, str]] = {}
-    for method in methods:
+    for method in looks:
         kinds.setdefault(parse(method).policy, {})[parse(method).mode] = method
-    key, label = axis.lines, axis.label
-    if not key:
-        looks = layout.looks(methods)
-        known = {kind: next(iter(found.values())) for kind, found in kinds.items()}
-        return [_Line(parse(known[kind]).title, looks[known[kind]], kinds[kind], {}) for kind in kinds]
-    found = [(kind, value) for kind in kinds for value in study.values(name, key)]
+    if apart is None:
+        return [_Line(parse(kind).title, looks[next(iter(found.values()))], found, {}) for kind, found in kinds.items()]
+    found = [(kind, value) for kind in kinds for value in study.values(name, apart.key)]
     return [
         _Line(
-            label=("" if len(kinds) == 1 else f"{parse(kind).title}, ") + label.format(_WORDS.get(value, value)),
+            label=("" if len(kinds) == 1 else f"{parse(kind).title}, ") + apart.title.format(_WORDS.get(value, value)),
             look=_LOOKS[place % len(_LOOKS)],
             methods=kinds[kind],
-            settings={key: value},
+            settings={apart.key: value},
         )
         for place, (kind, value) in enumerate(found)
     ]
-
-
-def _along(study: Study, name: str, key: str, panel: str, mode: str, line: _Line) -> dict[int, dict[int, Record]]:
-    """The runs behind a line, by the place of the swept value."""
-    method = line.methods.get(mode) or line.methods.get("")
-    if method is None:
-        return {}
-    return {
-        place: study.find(name, panel, method, **{key: value}, **line.settings)
-        for place, value in enumerate(study.values(name, key))
-    }
-
-
-def _points(shown: Mapping[tuple[int, int], Mapping[int, Record]], line: int, measure: Measure) -> dict[int, Interval]:
-    """What a line is made of, by the place of the swept value."""
-    found = {place: layout.at(runs, measure) for (number, place), runs in shown.items() if number == line}
-    return {place: point for place, point in found.items() if point is not None}
 
 
 def _marks(axes: Axes, points: Mapping[int, Interval], line: _Line, shift: float) -> Line2D:
@@ -136,81 +114,80 @@ def _marks(axes: Axes, points: Mapping[int, Interval], line: _Line, shift: float
     return drawn
 
 
-def _crossed(
-    first: tuple[str, str], values: Sequence[Value], other: tuple[str, str], kinds: Sequence[Value]
-) -> list[Entry]:
-    """CF-CL under every pair of two settings, each given as the figure's name for it and the config's."""
-    return [
-        Entry(method, {other[0]: kind, first[0]: value}, [f"{other[1]}={kind}", f"{first[1]}={value}"])
-        for value in values
-        for kind in kinds
-        for method in CFCL
-    ]
-
-
-def _devices(profile: Profile) -> list[Entry]:
+def _entries(profile: Profile, *, along: Setting, apart: Setting | None) -> list[Entry]:
+    """CF-CL under every pair of settings; all methods, where there is one setting only."""
     few = ("fedavg", *(f"{policy}-{mode}" for mode in MODES for policy in ("cfcl", "uniform")))
+    every = few if profile.reduced else METHODS
+    if apart is None:
+        pairs = [{along: value} for value in along.values(profile)]
+    else:
+        pairs = [{apart: kind, along: value} for value in along.values(profile) for kind in apart.values(profile)]
     return [
-        Entry(method, {"devices": number}, [f"aggregation.num_devices={number}"])
-        for number in profile.devices
-        for method in (few if profile.reduced else METHODS)
+        Entry(
+            method,
+            {setting.key: value for setting, value in pair.items()},
+            [f"{setting.field}={value}" for setting, value in pair.items()],
+        )
+        for pair in pairs
+        for method in (CFCL if apart else every)
     ]
+
+
+def _swept(
+    name: str,
+    title: str,
+    reading: str,
+    along: Setting,
+    apart: Setting | None = None,
+    contrast: tuple[str, Value | None] | None = None,
+) -> StudyFigure:
+    return StudyFigure(
+        name=name,
+        title=title,
+        reading=f"Final and mean accuracy {reading}",
+        entries=partial(_entries, along=along, apart=apart),
+        draw=partial(draw, along=along, apart=apart),
+        table=partial(tables.compared, contrast=contrast),
+        whiskers="Bars",
+        swept=True,
+    )
 
 
 FIGURES = (
-    StudyFigure(
-        name="fig8",
-        title="Fig. 8: devices in an aggregation",
-        reading="Final and mean accuracy over the number of devices that take part in an aggregation; higher is "
-        "better.",
-        entries=_devices,
-        draw=partial(draw, axis=Axis("devices", "devices in an aggregation")),
-        table=tables.compared,
-        whiskers="Bars",
-        swept=True,
+    _swept(
+        "fig8",
+        "Fig. 8: devices in an aggregation",
+        "over the number of devices that take part in an aggregation; higher is better.",
+        Setting("devices", "aggregation.num_devices", lambda profile: profile.devices, "devices in an aggregation"),
     ),
-    StudyFigure(
-        name="fig9",
-        title="Fig. 9: choice and size of the reserve",
-        reading="Final and mean accuracy of CF-CL over the size of the reserve, its points chosen by K-means or at "
-        "random.",
-        entries=lambda profile: _crossed(
-            ("size", "exchange.num_reserve"), profile.sizes, ("reserve", "exchange.reserve"), ("kmeans", "random")
-        ),
-        draw=partial(draw, axis=Axis("size", "points in a reserve", "reserve", "{} reserve")),
-        table=partial(tables.compared, contrast=("reserve", "random")),
-        whiskers="Bars",
-        swept=True,
+    _swept(
+        "fig9",
+        "Fig. 9: choice and size of the reserve",
+        "of CF-CL over the size of the reserve, its points chosen by K-means or at random.",
+        Setting("size", "exchange.num_reserve", lambda profile: profile.sizes, "points in a reserve"),
+        Setting("reserve", "exchange.reserve", lambda profile: ("kmeans", "random"), "{} reserve"),
+        contrast=("reserve", "random"),
     ),
-    StudyFigure(
-        name="fig10",
-        title="Fig. 10: the model that scores candidates",
-        reading="Final and mean accuracy of CF-CL over the steps between aggregations, with candidates scored by the "
-        "last global model or by the transmitter's own.",
-        entries=lambda profile: _crossed(
-            ("period", "aggregation.period"),
-            profile.periods,
-            ("importance", "exchange.importance_model"),
-            ("global", "local"),
+    _swept(
+        "fig10",
+        "Fig. 10: the model that scores candidates",
+        "of CF-CL over the steps between aggregations, with candidates scored by the last global model or by the "
+        "transmitter's own.",
+        Setting("period", "aggregation.period", lambda profile: profile.periods, "steps between aggregations"),
+        Setting(
+            "importance",
+            "exchange.importance_model",
+            lambda profile: ("global", "local"),
+            "importance by the {} model",
         ),
-        draw=partial(
-            draw, axis=Axis("period", "steps between aggregations", "importance", "importance by the {} model")
-        ),
-        table=partial(tables.compared, contrast=("importance", "local")),
-        whiskers="Bars",
-        swept=True,
+        contrast=("importance", "local"),
     ),
-    StudyFigure(
-        name="fig11",
-        title="Fig. 11: labels per device, and neighbours",
-        reading="Final and mean accuracy of CF-CL over the number of labels that a device has, with few and with many "
-        "neighbours.",
-        entries=lambda profile: _crossed(
-            ("labels", "partition.labels_per_device"), profile.labels, ("degree", "graph.degree"), profile.degrees
-        ),
-        draw=partial(draw, axis=Axis("labels", "labels per device", "degree", "{} neighbours on average")),
-        table=partial(tables.compared, contrast=("degree", None)),
-        whiskers="Bars",
-        swept=True,
+    _swept(
+        "fig11",
+        "Fig. 11: labels per device, and neighbours",
+        "of CF-CL over the number of labels that a device has, with few and with many neighbours.",
+        Setting("labels", "partition.labels_per_device", lambda profile: profile.labels, "labels per device"),
+        Setting("degree", "graph.degree", lambda profile: profile.degrees, "{} neighbours on average"),
+        contrast=("degree", None),
     ),
 )
