@@ -28,7 +28,11 @@ def reproduce(
     ] = "",
     seeds: Annotated[str, typer.Option(help="Only these seeds, such as 1-3; not given: the profile's.")] = "",
     out: Annotated[
-        Path, typer.Option(help="Folder of the study; runs that are finished there are not repeated.")
+        Path,
+        typer.Option(
+            help="Folder of the study, or one with the CSV files of a study of this profile: runs that are finished "
+            "there are not repeated."
+        ),
     ] = Path("study"),
     device: Annotated[str, typer.Option(help="Where tensors live: cpu, cuda, cuda:1, ...")] = "cpu",
     data_dir: DataDir = None,
@@ -37,7 +41,8 @@ def reproduce(
     """Do the paper's study: runs, figures, statistics, and a verdict on every claim, in one report.
 
     It may be interrupted at any time: the same command goes on where it stopped. Records, pictures and the page show
-    all that was asked for so far in this profile and is finished, so figures, panels and seeds can be added one by one.
+    all that was asked for so far in this profile and is finished, so figures, panels and seeds can be added one by one,
+    also to the published records of another machine.
 
     Example: `cfcl reproduce all --profile smoke`, or `cfcl reproduce fig5 --profile quick --panels usps --seeds 1-3`
     """

@@ -211,3 +211,15 @@ def test_records_of_older_numerics_stay_and_their_runs_are_done_anew(
     # asked for again, nothing of it is lost
     invoke("reproduce", "fig4", "--seeds", "1", "--out", str(published))
     assert versions.split(bundle.read(published))[1].cells == before.cells
+
+
+def test_kept_runs_that_would_be_others_today_are_left_out_aloud(published: Path, runs: _Runs) -> None:
+    study = bundle.read(published)
+    other = replace(study.cells[0], digest="of another preset")
+    run = replace(study.runs[study.cells[0].digest], digest=other.digest)
+    bundle.write(replace(study, cells=(other, *study.cells), runs={**study.runs, other.digest: run}), published)
+
+    result = invoke("reproduce", "fig4", "--out", str(published))
+
+    assert "1 kept runs are left out: their presets have changed since" in " ".join(result.stdout.split())
+    assert bundle.read(published) == study

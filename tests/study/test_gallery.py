@@ -15,9 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from cfcl import methods
-from cfcl.errors import CfclError
 from cfcl.runs import style
-from cfcl.study import gallery, layout, report
+from cfcl.study import gallery, layout, pages, report
 from cfcl.study.bundle import Record, Study
 from cfcl.study.figures import distances
 from tests.study import made
@@ -56,10 +55,6 @@ def whole() -> report.Report:
     return report.compose(everything())
 
 
-def pictures_of_everything() -> dict[str, gallery.Picture]:
-    return {item.name: item.picture for item in whole()[0].chapters if item.picture}
-
-
 def _curve(axes: Axes, colour: str) -> Line2D:
     return next(line for line in axes.lines if to_hex(str(line.get_color())) == colour.lower())
 
@@ -92,8 +87,8 @@ def _bars(axes: Axes) -> list[tuple[float, float]]:
 
 
 def test_every_figure_is_drawn_and_saved_with_the_same_bytes(tmp_path: Path) -> None:
-    written = gallery.save(pictures_of_everything(), tmp_path / "one")
-    gallery.save(gallery.pictures(everything()), tmp_path / "other")
+    *written, _, _ = pages.write(whole(), tmp_path / "one")
+    pages.write(report.compose(everything()), tmp_path / "other")
 
     names = [
         f"{name}.{kind}" for name in sorted(FIGURES, key=lambda name: (len(name), name)) for kind in ("png", "svg")
@@ -116,13 +111,6 @@ def test_figures_without_a_finished_run_are_left_out() -> None:
 
 def test_one_seed_is_enough_for_every_figure() -> None:
     assert set(gallery.draw(everything(1))) == set(FIGURES)
-
-
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-
-    with pytest.raises(CfclError, match=r"cannot write figures to .*file'.*; choose another folder"):
-        gallery.save({}, tmp_path / "file")
 
 
 def test_methods_are_named_for_what_they_are() -> None:

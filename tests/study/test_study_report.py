@@ -10,6 +10,7 @@ from cfcl.runs import style
 from cfcl.study import captions, claims, markdown, pages, report, webpage
 from cfcl.study.bundle import Study
 from cfcl.study.figures import FIGURES
+from cfcl.study.report import Part
 from cfcl.study.tables import Table
 from tests.runs.test_report import Page
 from tests.study import made
@@ -39,7 +40,7 @@ def _row(table: Table, *start: str) -> dict[str, str]:
 def test_a_page_about_every_figure(tmp_path: Path) -> None:
     study = everything()
 
-    path = pages.write(whole(), tmp_path / "new")
+    path = pages.write(whole(), tmp_path / "new")[-1]
 
     text = path.read_text(encoding="utf-8")
     page = Page(text)
@@ -78,7 +79,7 @@ def test_the_lead_counts_verdicts_and_missing_runs() -> None:
     )
     judged = claims.judge(study)
 
-    found = report.lead(study, judged)
+    found = Part(study, judged, []).lead
 
     # explicit mode ends 25 points ahead in all three seeds; nothing else can be compared
     verdicts = {item.claim.id: item.verdict for item in judged}
@@ -89,15 +90,15 @@ def test_the_lead_counts_verdicts_and_missing_runs() -> None:
         f"Of {total} claims of the paper: 1 supported, 0 not supported, {total - 1} undecided ({total - run} not run). "
         "1 of 8 runs are missing."
     )
-    row = next(row for row in report.verdict_rows(judged) if row[0] == "5c")
+    row = next(row for row in Part(study, judged, []).rows if row[0] == "5c")
     assert (row[1], row[3]) == ("supported", "1 of 1 supported")
-    assert report.verdict_rows(judged)[0][-1] == "–"
+    assert Part(study, judged, []).rows[0][-1] == "–"
 
 
 def test_claims_about_our_own_variants_are_counted_apart() -> None:
     study = made.study({("fig5", "usps", f"{kind}-explicit"): [LOW] for kind in ("novel", "cfcl", "uniform")})
 
-    found = report.lead(study, claims.judge(study))
+    found = Part(study, claims.judge(study), []).lead
 
     assert re.fullmatch(
         r"Of \d+ claims of the paper: 0 supported, 0 not supported, \d+ undecided \(\d+ not run\)\. "
@@ -353,7 +354,7 @@ def test_a_wide_figure_scrolls_rather_than_shrinks() -> None:
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(CfclError, match=r"cannot write figures to .*file'.*; choose another folder"):
+    with pytest.raises(CfclError, match=r"cannot write pages to .*file'.*; choose another folder"):
         pages.write(report.compose(made.study({})), tmp_path / "file")
 
 

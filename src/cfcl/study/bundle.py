@@ -144,11 +144,10 @@ class Study:
         found = {parse(item).mode for item in self.methods(figure)}
         return [item for item in MODES if item in found] or list(MODES)
 
-    def values(self, figure: str, key: str) -> list[Value]:
+    def values(self, figure: str, key: str, panel: str | None = None) -> list[Value]:
         """What a figure sweeps under `key`: numbers from low to high, words in order of appearance."""
-        found = dict.fromkeys(
-            cell.settings[key] for cell in self.cells if cell.figure == figure and key in cell.settings
-        )
+        cells = [cell for cell in self.cells if cell.figure == figure and panel in (None, cell.panel)]
+        found = dict.fromkeys(cell.settings[key] for cell in cells if key in cell.settings)
         numbers = all(isinstance(value, int | float) for value in found)
         return sorted(found, key=float) if numbers else list(found)
 

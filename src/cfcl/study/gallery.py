@@ -1,12 +1,9 @@
 """The figures of a study, drawn from its records as a paper lays them out."""
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from cfcl.errors import CfclError
 from cfcl.runs import style
 from cfcl.study.bundle import Study
 from cfcl.study.figures import FIGURES
@@ -38,18 +35,3 @@ def pictures(study: Study, suffix: str = "") -> dict[str, Picture]:
         name: Picture(style.to_png(figure), style.to_svg(figure, f"{name}{suffix}"), figure.get_figwidth())
         for name, figure in draw(study).items()
     }
-
-
-def save(drawn: Mapping[str, Picture], folder: Path) -> list[Path]:
-    """Write each picture as PNG and as SVG; the paths."""
-    written = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, picture in drawn.items():
-            image, drawing = folder / f"{name}.png", folder / f"{name}.svg"
-            image.write_bytes(picture.png)
-            drawing.write_text(f'<?xml version="1.0" encoding="utf-8"?>\n{picture.svg}', "utf-8")
-            written += [image, drawing]
-    except OSError as error:
-        raise CfclError(f"cannot write figures to {str(folder)!r}: {error.strerror}; choose another folder") from None
-    return written

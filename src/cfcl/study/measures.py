@@ -93,13 +93,14 @@ def reach(run: Record, accuracy: float) -> Reached | None:
 
 
 def _between(earlier: Evaluation, later: Evaluation, share: float) -> Reached:
-    def mix(measure: Callable[[Evaluation], float]) -> float:
-        return (1 - share) * measure(earlier) + share * measure(later)
+    pairs = zip(_spent(earlier), _spent(later), strict=True)
+    return Reached(*((1 - share) * one + share * other for one, other in pairs))
 
-    return Reached(
-        steps=mix(lambda item: item.step),
-        push=mix(lambda item: item.bytes_push),
-        pull=mix(lambda item: item.bytes_pull),
-        up=mix(lambda item: item.bytes_up),
-        delay=mix(lambda item: item.delay),
-    )
+
+def spent(run: Record) -> Reached:
+    """What a run spent until its end."""
+    return Reached(*_spent(run.evaluations[-1]))
+
+
+def _spent(item: Evaluation) -> tuple[float, float, float, float, float]:
+    return item.step, item.bytes_push, item.bytes_pull, item.bytes_up, item.delay

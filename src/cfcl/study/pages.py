@@ -3,20 +3,28 @@
 from pathlib import Path
 
 from cfcl.errors import CfclError
-from cfcl.study import gallery, markdown, webpage
+from cfcl.study import markdown, webpage
 from cfcl.study.report import Report
 
 
-def write(report: Report, folder: Path) -> Path:
-    """Write pictures, `report.html` and `README.md` into `folder`, in place of those there; the path of the page."""
-    gallery.save({item.name: item.picture for part in report for item in part.chapters if item.picture}, folder)
-    path = folder / "report.html"
+def write(report: Report, folder: Path) -> list[Path]:
+    """Write pictures, `README.md` and `report.html` into `folder`, in place of those that are there; their paths."""
+    files: dict[Path, bytes] = {}
+    for item in (item for part in report for item in part.chapters):
+        if item.picture:
+            drawing = f'<?xml version="1.0" encoding="utf-8"?>\n{item.picture.svg}'
+            files |= {folder / f"{item.name}.png": item.picture.png, folder / f"{item.name}.svg": drawing.encode()}
+    files |= {
+        folder / "README.md": markdown.render(report).encode(),
+        folder / "report.html": webpage.render(report).encode(),
+    }
     try:
-        path.write_text(webpage.render(report), encoding="utf-8")
-        (folder / "README.md").write_text(markdown.render(report), encoding="utf-8")
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, content in files.items():
+            path.write_bytes(content)
     except OSError as error:
-        raise CfclError(f"cannot write {str(path)!r}: {error.strerror}; choose another folder") from None
-    return path
+        raise CfclError(f"cannot write pages to {str(folder)!r}: {error.strerror}; choose another folder") from None
+    return list(files)
 
 
 def insert_verdicts(report: Report, document: Path) -> None:

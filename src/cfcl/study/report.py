@@ -1,6 +1,6 @@
 """What a report is made of, worked out once: verdicts, chapters and pictures, per version of numerics."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cfcl.errors import CfclError
@@ -23,7 +23,7 @@ LONG = 16
 """Tables with more rows are folded."""
 
 HEAD = ("Claim", "Verdict", "Sentence", "Tests", "Differences")
-"""The columns of `verdict_rows`."""
+"""The columns of verdicts."""
 RULE = (
     "A test is supported if the whole 95 % interval of the paired difference over seeds speaks for the claim, and for "
     "the size that it states, if any; otherwise not supported, if the whole interval speaks against it or, where no "
@@ -53,12 +53,24 @@ class Part:
     @property
     def lead(self) -> str:
         """The verdicts in a sentence or two, and what is missing."""
-        return lead(self.study, self.judgements)
+        said = [_count([item for item in self.judgements if not item.claim.ours], "of the paper")]
+        if not self.rows:
+            said = [claims.NONE]
+        elif ours := [item for item in self.judgements if item.claim.ours]:
+            said.append(_count(ours, "about our own variants"))
+        runs = {cell.digest for cell in self.study.cells}
+        if lost := len(runs - set(self.study.runs)):
+            said.append(f"{lost} of {len(runs)} runs are missing.")
+        return " ".join(said)
 
     @property
     def rows(self) -> list[list[str]]:
-        """A row per claim that was tried."""
-        return verdict_rows(self.judgements)
+        """A row per claim that was tried, under `HEAD`."""
+        return [
+            [item.claim.id, item.verdict, item.claim.says, item.counts, _differences(item)]
+            for item in self.judgements
+            if item.findings
+        ]
 
 
 Report = Sequence[Part]
@@ -90,20 +102,6 @@ def notes(report: Report) -> list[str]:
     return [*(str(note) for note in newest.study.about.get("notes", [])), said]
 
 
-def lead(study: Study, judgements: Iterable[Judgement]) -> str:
-    """The verdicts in a sentence or two, and what is missing."""
-    found = list(judgements)
-    said = [_count([item for item in found if not item.claim.ours], "of the paper")]
-    if not any(item.findings for item in found):
-        said = [claims.NONE]
-    elif ours := [item for item in found if item.claim.ours]:
-        said.append(_count(ours, "about our own variants"))
-    runs = {cell.digest for cell in study.cells}
-    if lost := len(runs - set(study.runs)):
-        said.append(f"{lost} of {len(runs)} runs are missing.")
-    return " ".join(said)
-
-
 def _count(judgements: Sequence[Judgement], what: str) -> str:
     verdicts = [item.verdict for item in judgements]
     idle = sum(not item.findings for item in judgements)
@@ -111,15 +109,6 @@ def _count(judgements: Sequence[Judgement], what: str) -> str:
         f"{verdicts.count(verdict)} {verdict}" for verdict in (claims.SUPPORTED, claims.NOT_SUPPORTED, claims.UNDECIDED)
     )
     return f"Of {len(verdicts)} claims {what}: {parts}{f' ({idle} not run)' if idle else ''}."
-
-
-def verdict_rows(judgements: Iterable[Judgement]) -> list[list[str]]:
-    """A row per claim that was tried: its name, the verdict, what it says, its tests, how large the differences are."""
-    return [
-        [item.claim.id, item.verdict, item.claim.says, item.counts, _differences(item)]
-        for item in judgements
-        if item.findings
-    ]
 
 
 def _differences(judgement: Judgement) -> str:

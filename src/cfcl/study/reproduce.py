@@ -59,6 +59,8 @@ def reproduce(
         reused = len({cell.digest for cell, _ in wanted}) - len(todo)
         failed = _run(todo, runs, reused=reused, num_workers=num_workers, device=device, console=console)
         cells, done = plan.merged(profile, kept, [cell for cell, _ in wanted]), store.finished(runs)
+        if lost := len(set(kept.runs if kept else ()) - {cell.digest for cell in cells}):
+            console.print(f"{lost} kept runs are left out: their presets have changed since, so they would be others")
         chosen = _select(cells, kept, done, folder.parent / "selections", console)
         with console.status(f"reading {len(done)} runs"):
             study = collect.gather(wish.profile, cells, kept, done, chosen)

@@ -43,7 +43,7 @@ def saving(pairs: Mapping[int, tuple[Record, Record]], accuracies: Iterable[floa
         if any(there and not here for there, here in reached):
             failed.append(seed)
             continue
-        spent = [(COSTS[cost](there or _all(theirs)), COSTS[cost](here)) for there, here in reached if here]
+        spent = [(COSTS[cost](there or measures.spent(theirs)), COSTS[cost](here)) for there, here in reached if here]
         ratios = [math.log(here / there) for there, here in spent if here > 0 and there > 0]
         if not ratios:
             void.append(seed)
@@ -55,12 +55,6 @@ def saving(pairs: Mapping[int, tuple[Record, Record]], accuracies: Iterable[floa
             bounds.append(seed)
     estimate = _saved(measures.interval(list(logs.values())))
     return Saving(estimate, tuple(failed), tuple(bounds), tuple(void), tuple(partial))
-
-
-def _all(run: Record) -> Reached:
-    """What a run spent until its end."""
-    last = run.evaluations[-1]
-    return Reached(last.step, last.bytes_push, last.bytes_pull, last.bytes_up, last.delay)
 
 
 def _saved(logs: Interval | None) -> Interval | None:
