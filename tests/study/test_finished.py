@@ -14,6 +14,7 @@ from cfcl.config import NUMERICS, Config, Section, TrainConfig
 from cfcl.runs.jobs import Outcome
 from cfcl.study import bundle, collect, markdown, pages, plan, report, reproduce, versions, webpage
 from cfcl.study.bundle import Cell, Study
+from cfcl.study.figures import FIGURES
 from tests.conftest import small
 from tests.study import made
 from tests.study.conftest import invoke
@@ -184,6 +185,18 @@ def test_what_was_not_published_is_run_again(published: Path, runs: _Runs) -> No
     invoke("reproduce", "fig4", "--seeds", "1", "--out", str(published))  # distances between labels were not kept
 
     assert len(runs.asked) == 1 + 3
+
+
+def test_published_selections_need_no_model_again() -> None:
+    study = made.study(
+        {("fig7", "usps", "fedavg"): [LOW, LOW]},
+        selections=[made.selection("cfcl-explicit", panel="usps", digest="fig7-usps-fedavg-1", distance=0.5, held=0.5)],
+    )
+    first, second, *_ = study.cells
+
+    assert FIGURES["fig7"].known(study, first)
+    assert not FIGURES["fig7"].known(study, second)
+    assert not FIGURES["fig7"].known(replace(study, runs={}), first)
 
 
 def test_another_profile_is_refused(published: Path) -> None:
