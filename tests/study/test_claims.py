@@ -7,7 +7,7 @@ import pytest
 from cfcl.study import claims, markdown
 from cfcl.study.bundle import Record, Study
 from cfcl.study.claims import NOT_SUPPORTED, SUPPORTED, UNDECIDED, Finding, Judgement
-from cfcl.study.savings import saving
+from cfcl.study.measures import saving
 from tests.study import made
 
 MODES = ("explicit", "implicit")

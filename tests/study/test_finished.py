@@ -12,7 +12,7 @@ import pytest
 from cfcl import config as configs
 from cfcl.config import NUMERICS, Config, Section, TrainConfig
 from cfcl.runs.jobs import Outcome
-from cfcl.study import bundle, collect, markdown, pages, plan, report, reproduce, versions, webpage
+from cfcl.study import bundle, collect, markdown, measures, pages, plan, report, reproduce, webpage
 from cfcl.study.bundle import Cell, Study
 from cfcl.study.figures import FIGURES
 from tests.conftest import small
@@ -108,13 +108,13 @@ def test_milestones_come_from_the_pilots_uniform_exchange_alone() -> None:
         Cell("fig6", "usps", "uniform-implicit", {}, 10, "unfinished"),
     ]
 
-    assert versions.milestones(cells, runs, 10) == {"usps explicit": [0.4, 0.5, 0.56, 0.6]}
+    assert measures.milestones(cells, runs, 10) == {"usps explicit": [0.4, 0.5, 0.56, 0.6]}
 
 
 def test_a_study_of_one_version_is_whole() -> None:
     study = made.study({("fig5", "usps", "fedavg"): [LOW]})
 
-    (part,) = versions.split(study)
+    (part,) = report.split(study)
 
     assert part is study
 
@@ -217,13 +217,13 @@ def test_records_of_older_numerics_stay_and_their_runs_are_done_anew(
 
     assert result.exit_code == 1
     assert len(runs.asked) == len(before.cells)
-    newest, older = versions.split(bundle.read(published))
+    newest, older = report.split(bundle.read(published))
     assert (newest.about["numerics"], older.about["numerics"]) == (NUMERICS + 1, NUMERICS)
     assert (newest.runs, older.runs, older.cells) == ({}, before.runs, before.cells)
     assert f"fig4-numerics-{NUMERICS}.png" in {path.name for path in published.iterdir()}
     # asked for again, nothing of it is lost
     invoke("reproduce", "fig4", "--seeds", "1", "--out", str(published))
-    assert versions.split(bundle.read(published))[1].cells == before.cells
+    assert report.split(bundle.read(published))[1].cells == before.cells
 
 
 def test_kept_runs_that_would_be_others_today_are_left_out_aloud(published: Path, runs: _Runs) -> None:

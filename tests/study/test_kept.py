@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cfcl.config import NUMERICS
-from cfcl.study import bundle, markdown, pages, plan, report, versions
+from cfcl.study import bundle, markdown, measures, pages, plan, report
 from cfcl.study.profiles import PROFILES
 
 ROOT = Path(__file__).parents[2]
@@ -40,10 +40,10 @@ def test_every_kept_run_is_one_that_would_be_done_today(folder: Path) -> None:
 
     assert {cell.digest for cell in study.cells} == set(study.runs)
     # Numerics of an older version would be shown, but no longer planned.
-    (newest, *older) = versions.split(study)
+    (newest, *older) = report.split(study)
     if newest.about["numerics"] == NUMERICS:
         assert tuple(plan.merged(profile, study, [])) == (
             *newest.cells,
             *(cell for part in older for cell in part.cells),
         )
-    assert versions.milestones(newest.cells, newest.runs, profile.pilot) == newest.about["milestones"]
+    assert measures.milestones(newest.cells, newest.runs, profile.pilot) == newest.about["milestones"]

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from cfcl.study import bundle
-from tests.study.test_gallery import everything
+from tests.study.test_figures import everything
 
 ENGINE = ("torch", "cfcl.sim", "cfcl.device", "cfcl.models", "cfcl.data", "cfcl.core", "cfcl.exchange")
 

@@ -14,7 +14,7 @@ from cfcl.study.report import Part
 from cfcl.study.tables import Table
 from tests.runs.test_report import Page
 from tests.study import made
-from tests.study.test_gallery import HIGH, LOW, everything, whole
+from tests.study.test_figures import HIGH, LOW, everything, whole
 
 HOSTILE = "<script>alert('1')&amp;|*x*"
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from cfcl.study import layout, tables
 from cfcl.study.bundle import Study
 from cfcl.study.figures import FIGURES
-from cfcl.study.figures.figure import StudyFigure
-from cfcl.study.gallery import Picture
+from cfcl.study.figures.figure import Picture, StudyFigure
 from cfcl.study.tables import Table
 
 HOW = (

@@ -9,8 +9,7 @@ from typing import Any
 
 from cfcl.study import measures
 from cfcl.study.bundle import Record, Selection, Study
-from cfcl.study.measures import Interval
-from cfcl.study.savings import COSTS, saving
+from cfcl.study.measures import COSTS, Interval, saving
 
 SUPPORTED, NOT_SUPPORTED, UNDECIDED = "supported", "not supported", "undecided"
 NONE = "No claim is about these figures."

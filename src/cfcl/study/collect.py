@@ -9,7 +9,7 @@ from cfcl.config import NUMERICS
 from cfcl.runs import folders
 from cfcl.runs.folders import Row, Run
 from cfcl.runs.series import selection_seconds
-from cfcl.study import store, versions
+from cfcl.study import measures, store
 from cfcl.study.bundle import Cell, Evaluation, Record, Selection, Study
 from cfcl.study.figures import FIGURES
 from cfcl.study.profiles import PROFILES, Profile
@@ -26,7 +26,7 @@ def gather(
         "profile": name,
         "pilot": profile.pilot,
         "numerics": NUMERICS,
-        "milestones": versions.milestones(today, runs, profile.pilot),
+        "milestones": measures.milestones(today, runs, profile.pilot),
         "notes": _notes(profile, cells),
     }
     return Study(about, tuple(cells), runs, tuple(selections))

@@ -3,8 +3,7 @@
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -18,15 +17,11 @@ from cfcl.study.claims import Judgement
 Row = dict[str, Any]
 
 
-class StudyProgress:
+class StudyProgress(Progress):
     """Live bars: one for all runs, one for every run under way."""
 
     def __init__(self, console: Console, todo: Sequence[Config], *, reused: int, num_workers: int) -> None:
-        self._console = console
-        self._todo = todo
-        self._left = TimeLeft(todo, num_workers)
-        self._failed = 0
-        self._bars = Progress(
+        super().__init__(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(table_column=Column(no_wrap=True)),
@@ -34,53 +29,47 @@ class StudyProgress:
             TimeElapsedColumn(table_column=Column(no_wrap=True)),
             console=console,
         )
+        self._todo = todo
+        self._left = TimeLeft(todo, num_workers)
+        self._failed = 0
         status = f"{reused} found finished" if reused else ""
-        self._all = self._bars.add_task("runs", total=reused + len(todo), completed=reused, status=status)
+        self._all = self.add_task("runs", total=reused + len(todo), completed=reused, status=status)
         self._under_way: dict[int, TaskID] = {}
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> Self:
-        self._bars.start()
-        return self
+        self._watching = threading.Lock()
 
     def watch(self, position: int, row: Row) -> None:
         """Take in one record of run `position`."""
-        with self._lock:
+        with self._watching:
             config = self._todo[position]
             name = f"{config.name} {config.method} seed {config.seed}"
             if position not in self._under_way:
-                self._under_way[position] = self._bars.add_task(name, total=config.train.steps, status="")
+                self._under_way[position] = self.add_task(name, total=config.train.steps, status="")
             task = self._under_way[position]
             if row["kind"] in ("done", "failed"):
                 self._finish(position, name, row)
                 return
-            self._bars.update(task, completed=int(row.get("step", 0)))
+            self.update(task, completed=int(row.get("step", 0)))
             if row["kind"] == "eval" and "probe" in row:
-                self._bars.update(task, status=f"acc {row['probe']:.3f}")
+                self.update(task, status=f"acc {row['probe']:.3f}")
             self._left.see(position, int(row.get("step", 0)))
-            self._bars.update(self._all, status=self._status())
+            self.update(self._all, status=self._status())
 
     def _finish(self, position: int, name: str, row: Row) -> None:
-        self._bars.remove_task(self._under_way[position])
+        self.remove_task(self._under_way[position])
         if row["kind"] == "failed":
             self._left.give_up(position)
             self._failed += 1
         else:
             self._left.see(position, self._todo[position].train.steps)
-        self._bars.update(self._all, advance=1, status=self._status())
-        if not self._console.is_terminal:
+        self.update(self._all, advance=1, status=self._status())
+        if not self.console.is_terminal:
             ended = "is done" if row["kind"] == "done" else f"failed: {row['error']}"
-            self._console.print(f"{name} {ended}; {self._status()}", soft_wrap=True, highlight=False)
+            self.console.print(f"{name} {ended}; {self._status()}", soft_wrap=True, highlight=False)
 
     def _status(self) -> str:
         left = self._left.seconds()
-        words = [] if not left else [f"about {minutes(left)} left"]
+        words = [f"about {minutes(left)} left"] if left else []
         return ", ".join([*words, *([f"{self._failed} failed"] if self._failed else [])])
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bars.stop()
 
 
 class TimeLeft:

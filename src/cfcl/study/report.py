@@ -1,14 +1,14 @@
 """What a report is made of, worked out once: verdicts, chapters and pictures, per version of numerics."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from cfcl.errors import CfclError
-from cfcl.study import captions, claims, gallery, versions
+from cfcl.study import captions, claims, measures
 from cfcl.study.bundle import Study
 from cfcl.study.captions import Chapter
 from cfcl.study.claims import Judgement
-from cfcl.study.figures import FIGURES
+from cfcl.study.figures import FIGURES, pictures
 
 FILES = {
     "cells.csv": "which run stands where in which figure",
@@ -85,13 +85,34 @@ def compose(study: Study) -> Report:
                 f"figure {name!r} of the study is not known to this cfcl: use the version that wrote it, or take its "
                 "lines out of cells.csv"
             )
-    newest, *others = versions.split(study)
+    newest, *others = split(study)
     return [_part(newest), *(_part(part, f"numerics {part.about['numerics']}") for part in others)]
 
 
 def _part(study: Study, older: str = "") -> Part:
-    drawn = gallery.pictures(study, captions.suffix(older))
+    drawn = pictures(study, captions.suffix(older))
     return Part(study, claims.judge(study), captions.chapters(study, drawn, older), older)
+
+
+def split(study: Study) -> list[Study]:
+    """The parts of `study` by version, the newest first; runs that are missing belong to the newest."""
+    newest = study.about["numerics"]
+    made = {digest: run.numerics for digest, run in study.runs.items()}
+    found = sorted({newest, *made.values()}, reverse=True)
+    return [study] if found == [newest] else [_version(study, made, version) for version in found]
+
+
+def _version(study: Study, made: Mapping[str, int], version: int) -> Study:
+    newest, pilot = study.about["numerics"], study.about["pilot"]
+    cells = tuple(cell for cell in study.cells if made.get(cell.digest, newest) == version)
+    runs = {digest: run for digest, run in study.runs.items() if run.numerics == version}
+    return replace(
+        study,
+        about={**study.about, "numerics": version, "milestones": measures.milestones(cells, runs, pilot)},
+        cells=cells,
+        runs=runs,
+        selections=tuple(item for item in study.selections if made.get(item.digest, newest) == version),
+    )
 
 
 def notes(report: Report) -> list[str]:

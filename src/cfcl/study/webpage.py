@@ -5,7 +5,7 @@ from cfcl.runs import page
 from cfcl.runs.page import Html, tag
 from cfcl.study import captions, claims, report
 from cfcl.study.captions import Chapter
-from cfcl.study.gallery import Picture
+from cfcl.study.figures.figure import Picture
 from cfcl.study.report import Part, Report
 
 

@@ -31,6 +31,16 @@ def plain(*methods: str) -> list[Entry]:
     return [Entry(method, {}, []) for method in methods]
 
 
+class Picture(NamedTuple):
+    """A figure as files have it."""
+
+    png: bytes
+    svg: str
+    """An element for a page."""
+    inches: float
+    """Its width."""
+
+
 @dataclass(frozen=True)
 class StudyFigure:
     """All that the study knows about one figure."""
