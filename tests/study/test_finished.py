@@ -206,12 +206,32 @@ def test_another_profile_is_refused(published: Path) -> None:
     assert "holds a study of profile 'smoke', not 'quick': give that --profile, or another --out" in result.stderr
 
 
+def _raise_numerics(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (configs.schema, plan, collect, reproduce):
+        monkeypatch.setattr(module, "NUMERICS", NUMERICS + 1)
+
+
+def test_nothing_is_selected_today_under_a_model_of_older_numerics(
+    tiny: Path, tmp_path: Path, runs: _Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(tiny, tmp_path / "study")
+    study = bundle.read(tmp_path / "study" / "smoke")
+    model = next(replace(cell, figure="fig7") for cell in study.cells if cell.method == "fedavg")
+    bundle.write(replace(study, cells=(*study.cells, model)), tmp_path / "study" / "smoke")
+    _raise_numerics(monkeypatch)
+
+    invoke("reproduce", "fig4", "--seeds", "1", "--out", str(tmp_path / "study"))
+
+    after = bundle.read(tmp_path / "study" / "smoke")
+    assert model in after.cells
+    assert (after.selections, (tmp_path / "study" / "selections").exists()) == ((), False)
+
+
 def test_records_of_older_numerics_stay_and_their_runs_are_done_anew(
     published: Path, runs: _Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = bundle.read(published)
-    for module in (configs.schema, plan, collect):
-        monkeypatch.setattr(module, "NUMERICS", NUMERICS + 1)
+    _raise_numerics(monkeypatch)
 
     result = invoke("reproduce", "fig4", "--out", str(published))
 

@@ -121,7 +121,8 @@ def milestones(cells: Iterable[Cell], runs: Mapping[str, Record], pilot: int) ->
     return found
 
 
-COSTS: Mapping[str, Callable[[Reached], float]] = {
+Cost = Callable[[Reached], float]
+COSTS: Mapping[str, Cost] = {
     "bytes": lambda item: item.bytes,
     "d2d": lambda item: item.d2d,
     "seconds": lambda item: item.delay,

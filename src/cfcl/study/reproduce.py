@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cfcl.config import Config
+from cfcl.config import NUMERICS, Config
 from cfcl.errors import CfclError
 from cfcl.runs.jobs import Outcome, run_many
 from cfcl.sim import engines
@@ -121,7 +121,7 @@ def _select(
             continue
         if kept and figure.known(kept, cell):
             found += [item for item in kept.selections if item.digest == cell.digest]
-        elif cell.digest in done:
+        elif cell.digest in done and store.numerics(done[cell.digest]) == NUMERICS:
             with console.status(f"selecting under one model: {cell.panel}, seed {cell.seed}"):
                 found += selections.select(done[cell.digest], cell, selected)
     return found

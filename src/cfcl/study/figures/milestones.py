@@ -1,7 +1,7 @@
 """Bytes and seconds that it takes to reach accuracies (Fig. 6)."""
 
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,17 +17,15 @@ from cfcl.runs.progress import size
 from cfcl.study import layout
 from cfcl.study.bundle import Record, Study
 from cfcl.study.figures.figure import METHODS, StudyFigure, plain
-from cfcl.study.measures import Reached, reach
+from cfcl.study.measures import Cost, Reached, reach
 from cfcl.study.tables import Table
 
-Part = Callable[[Reached], float]
-
-BYTES: dict[str, Part] = {
+BYTES: dict[str, Cost] = {
     "pushed": lambda found: found.push,
     "pulled": lambda found: found.pull,
     "uplink": lambda found: found.up,
 }
-SECONDS: dict[str, Part] = {"delay": lambda found: found.delay}
+SECONDS: dict[str, Cost] = {"delay": lambda found: found.delay}
 _SHADES = {"pushed": 1.0, "pulled": 0.6, "uplink": 0.25, "delay": 0.8}
 """How much of a method's colour is in a part of its bar; the rest is white."""
 _ORDERS = 100.0
@@ -51,7 +49,7 @@ class Toll:
         """How many seeds reached it, if some did and some did not."""
         return f"{len(self.reached)}/{self.seeds}" if 0 < len(self.reached) < self.seeds else ""
 
-    def mean(self, part: Part) -> float:
+    def mean(self, part: Cost) -> float:
         """Over the seeds that reached it."""
         return statistics.fmean(part(found) for found in self.reached)
 
@@ -103,7 +101,7 @@ def _tolls(study: Study, name: str, panel: str, mode: str) -> dict[str, list[Tol
     return {method: items for method, items in found.items() if items[0].seeds}
 
 
-def _bars(axes: Axes, found: dict[str, list[Toll]], colours: dict[str, str], parts: dict[str, Part]) -> None:
+def _bars(axes: Axes, found: dict[str, list[Toll]], colours: dict[str, str], parts: dict[str, Cost]) -> None:
     """A group of bars per milestone, a bar per method, its parts on top of each other."""
     width = 0.84 / len(found)
     tops: list[float] = []
@@ -124,7 +122,7 @@ def _bars(axes: Axes, found: dict[str, list[Toll]], colours: dict[str, str], par
     axes.grid(False, axis="x")
 
 
-def _bar(axes: Axes, x: float, width: float, item: Toll, colour: str, parts: dict[str, Part]) -> float:
+def _bar(axes: Axes, x: float, width: float, item: Toll, colour: str, parts: dict[str, Cost]) -> float:
     """One bar with its range over seeds; its top."""
     done = 0.0
     for name, part in parts.items():

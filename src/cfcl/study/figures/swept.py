@@ -20,7 +20,7 @@ MEASURES: dict[str, Measure] = {"final accuracy (%)": measures.final, "mean accu
 
 
 @dataclass(frozen=True)
-class Setting:
+class Swept:
     """What such a figure sweeps."""
 
     key: str
@@ -52,7 +52,7 @@ class _Line:
     settings: Mapping[str, Value]
 
 
-def draw(study: Study, name: str, *, along: Setting, apart: Setting | None) -> Figure | None:
+def draw(study: Study, name: str, *, along: Swept, apart: Swept | None) -> Figure | None:
     """Accuracies over a setting: a column per mode, and per dataset a row of final and one of mean accuracies."""
     modes, lines, ticks = study.modes(name), _lines(study, name, apart), study.values(name, along.key)
     rows = [(panel, title) for panel in study.panels(name) for title in MEASURES]
@@ -81,7 +81,7 @@ def draw(study: Study, name: str, *, along: Setting, apart: Setting | None) -> F
     return figure if drawn else None
 
 
-def _lines(study: Study, name: str, apart: Setting | None) -> list[_Line]:
+def _lines(study: Study, name: str, apart: Swept | None) -> list[_Line]:
     """A line per policy, and within it per value of the setting that tells lines apart."""
     looks = layout.looks(study.methods(name))
     kinds: dict[str, dict[str, str]] = {}
@@ -114,7 +114,7 @@ def _marks(axes: Axes, points: Mapping[int, Interval], line: _Line, shift: float
     return drawn
 
 
-def _entries(profile: Profile, *, along: Setting, apart: Setting | None) -> list[Entry]:
+def _entries(profile: Profile, *, along: Swept, apart: Swept | None) -> list[Entry]:
     """CF-CL under every pair of settings; all methods, where there is one setting only."""
     few = ("fedavg", *(f"{policy}-{mode}" for mode in MODES for policy in ("cfcl", "uniform")))
     every = few if profile.reduced else METHODS
@@ -125,20 +125,20 @@ def _entries(profile: Profile, *, along: Setting, apart: Setting | None) -> list
     return [
         Entry(
             method,
-            {setting.key: value for setting, value in pair.items()},
-            [f"{setting.field}={value}" for setting, value in pair.items()],
+            {swept.key: value for swept, value in pair.items()},
+            [f"{swept.field}={value}" for swept, value in pair.items()],
         )
         for pair in pairs
         for method in (CFCL if apart else every)
     ]
 
 
-def _swept(
+def _figure(
     name: str,
     title: str,
     reading: str,
-    along: Setting,
-    apart: Setting | None = None,
+    along: Swept,
+    apart: Swept | None = None,
     contrast: tuple[str, Value | None] | None = None,
 ) -> StudyFigure:
     return StudyFigure(
@@ -154,27 +154,27 @@ def _swept(
 
 
 FIGURES = (
-    _swept(
+    _figure(
         "fig8",
         "Fig. 8: devices in an aggregation",
         "over the number of devices that take part in an aggregation; higher is better.",
-        Setting("devices", "aggregation.num_devices", lambda profile: profile.devices, "devices in an aggregation"),
+        Swept("devices", "aggregation.num_devices", lambda profile: profile.devices, "devices in an aggregation"),
     ),
-    _swept(
+    _figure(
         "fig9",
         "Fig. 9: choice and size of the reserve",
         "of CF-CL over the size of the reserve, its points chosen by K-means or at random.",
-        Setting("size", "exchange.num_reserve", lambda profile: profile.sizes, "points in a reserve"),
-        Setting("reserve", "exchange.reserve", lambda profile: ("kmeans", "random"), "{} reserve"),
+        Swept("size", "exchange.num_reserve", lambda profile: profile.sizes, "points in a reserve"),
+        Swept("reserve", "exchange.reserve", lambda profile: ("kmeans", "random"), "{} reserve"),
         contrast=("reserve", "random"),
     ),
-    _swept(
+    _figure(
         "fig10",
         "Fig. 10: the model that scores candidates",
         "of CF-CL over the steps between aggregations, with candidates scored by the last global model or by the "
         "transmitter's own.",
-        Setting("period", "aggregation.period", lambda profile: profile.periods, "steps between aggregations"),
-        Setting(
+        Swept("period", "aggregation.period", lambda profile: profile.periods, "steps between aggregations"),
+        Swept(
             "importance",
             "exchange.importance_model",
             lambda profile: ("global", "local"),
@@ -182,12 +182,12 @@ FIGURES = (
         ),
         contrast=("importance", "local"),
     ),
-    _swept(
+    _figure(
         "fig11",
         "Fig. 11: labels per device, and neighbours",
         "of CF-CL over the number of labels that a device has, with few and with many neighbours.",
-        Setting("labels", "partition.labels_per_device", lambda profile: profile.labels, "labels per device"),
-        Setting("degree", "graph.degree", lambda profile: profile.degrees, "{} neighbours on average"),
+        Swept("labels", "partition.labels_per_device", lambda profile: profile.labels, "labels per device"),
+        Swept("degree", "graph.degree", lambda profile: profile.degrees, "{} neighbours on average"),
         contrast=("degree", None),
     ),
 )
