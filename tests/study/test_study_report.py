@@ -363,3 +363,10 @@ def test_yardsticks_and_our_variant_have_looks_of_their_own() -> None:
     assert style.LOOKS["novel-explicit"].colour not in {
         look.colour for name, look in style.LOOKS.items() if name != "novel-explicit"
     }
+
+
+def test_a_figure_of_another_version_is_refused() -> None:
+    study = made.study({("fig12", "usps", "fedavg"): [LOW]})
+
+    with pytest.raises(CfclError, match="figure 'fig12' of the study is not known to this cfcl: use the version"):
+        report.compose(study)
