@@ -1,6 +1,5 @@
 """The command line: parse, call one function, print."""
 
-import json
 import os
 import sys
 from functools import partial
@@ -9,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from cfcl import __version__, cli_data, cli_study, config
+from cfcl import __version__, cli_data, cli_study, config, records
 from cfcl.cli_data import DataDir, overrides_with
 from cfcl.cli_study import parse_seeds
 from cfcl.errors import CfclError
@@ -85,14 +84,14 @@ def run(
 
         simulate = partial(suites.simulate, wanted, out=out, device=device, workers=workers, engine=engine)
         if as_json:
-            result = simulate(watch=lambda row: print(json.dumps(row), flush=True))
-            print(json.dumps({"kind": "done", "folder": str(result.folder)}), flush=True)
+            result = simulate(watch=lambda record: print(record.to_line(), flush=True))
+            print(records.Done(str(result.folder)).to_line(), flush=True)
             return
         with progress.RunProgress(console, wanted) as bar:
             result = simulate(watch=bar.watch)
         if result.folder is None:  # one of torchrun's processes, but not the one that writes
             return
-        console.print(progress.run_table(result.metrics))
+        console.print(progress.run_table(result.evaluations))
         console.print(f"Run folder: {result.folder}", soft_wrap=True, highlight=False)
 
 
@@ -121,7 +120,7 @@ def compare(
     """
     with user_errors(PARTIAL):
         base = _load(spec, overrides_with(overrides, data_dir))
-        from cfcl.runs import folders, progress, report, suites
+        from cfcl.runs import folders, progress, report, suites, summary
         from cfcl.runs.jobs import run_many
         from cfcl.sim import engines, group
 
@@ -136,8 +135,7 @@ def compare(
         done = [folders.load(outcome.folder) for outcome in outcomes if outcome.folder is not None]
         failed = [outcome for outcome in outcomes if outcome.folder is None]
         if done:
-            summary = suites.summarise(done)
-            console.print(progress.compare_table(summary))
+            console.print(progress.compare_table(summary.by_method(done)))
             page = report.write(done, folder / "report.html")
             console.print(f"Report: {page}", soft_wrap=True, highlight=False)
         for outcome in failed:

@@ -3,6 +3,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from cfcl.records import Done, Failed, Final
 from cfcl.study import claims, progress
 from cfcl.study.progress import StudyProgress, TimeLeft, minutes
 from tests.conftest import small
@@ -41,10 +42,9 @@ def test_a_log_says_how_every_run_ended() -> None:
     out = StringIO()
     todo = [small("train.steps=10"), small("train.steps=10", "seed=1")]
     with StudyProgress(Console(file=out, width=200), todo, reused=3, num_workers=1) as bars:
-        bars.watch(0, {"kind": "setup"})
-        bars.watch(0, {"kind": "eval", "step": 5, "probe": 0.5})
-        bars.watch(0, {"kind": "done", "folder": "there"})
-        bars.watch(1, {"kind": "failed", "error": "no such file"})
+        bars.watch(0, Final(5))
+        bars.watch(0, Done("there"))
+        bars.watch(1, Failed("no such file"))
     text = out.getvalue()
     assert "digits cfcl-explicit seed 0 is done" in text
     assert "digits cfcl-explicit seed 1 failed: no such file; 1 failed" in text

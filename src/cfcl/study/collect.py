@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from cfcl.config import NUMERICS
+from cfcl.records import Evaluation as Measured
+from cfcl.records import Pull
 from cfcl.runs import folders
-from cfcl.runs.folders import Row, Run
+from cfcl.runs.folders import Run
 from cfcl.runs.series import selection_seconds
 from cfcl.study import measures, store
 from cfcl.study.bundle import Cell, Evaluation, Record, Selection, Study
@@ -55,27 +57,30 @@ def _records(cells: Sequence[Cell], kept: Study | None, done: Mapping[str, Path]
 def record(folder: Path) -> Record:
     """What the run in `folder` measured."""
     run, numerics = folders.load(folder), store.numerics(folder)
-    pulls, train, last = run.of("pull"), run.of("train"), run.of("final")[-1]
-    versions = [f"{name} {run.environment[name]}" for name in ("cfcl", "torch", "python")]
+    pulls, train, last = run.pulls, run.updates, run.final
+    assert last.labels is not None  # the sets of a study have labels
+    assert last.label_distances is not None
+    made_with = run.environment.to_dict()
+    versions = [f"{name} {made_with[name]}" for name in ("cfcl", "torch", "python")]
     return Record(
         digest=run.config.digest_under(numerics),
         preset=run.config.name,
         method=run.config.method,
         seed=run.config.seed,
         steps=run.config.train.steps,
-        separation=last.get("separation"),
+        separation=last.separation,
         effective_candidates=_mean(pulls, "effective_candidates"),
         num_candidates=run.config.exchange.num_candidates,
         held_labels=_mean(pulls, "held_labels"),
-        false_negatives=_false_negatives(pulls, run.of("setup")[-1]["labels"]),
+        false_negatives=_false_negatives(pulls, run.setup.labels),
         centroid_distance=_mean(pulls, "centroid_distance"),
-        active=statistics.fmean(row["active"] for row in train),
-        pulled_share=statistics.fmean(row["pulled_share"] for row in train),
+        active=statistics.fmean(row.active for row in train),
+        pulled_share=statistics.fmean(row.pulled_share for row in train),
         versions=", ".join(versions),
         numerics=numerics,
-        evaluations=tuple(_evaluation(run, row) for row in run.of("eval")),
-        labels=tuple(last["labels"]),
-        distances=tuple(tuple(row) for row in last["label_distances"]),
+        evaluations=tuple(_evaluation(run, row) for row in run.evaluations),
+        labels=last.labels,
+        distances=last.label_distances,
     )
 
 
@@ -84,28 +89,30 @@ def _without_distances(run: Record) -> Record:
     return replace(run, labels=(), distances=())
 
 
-def _evaluation(run: Run, row: Row) -> Evaluation:
+def _evaluation(run: Run, row: Measured) -> Evaluation:
+    assert row.probe is not None
+    assert row.knn is not None
     return Evaluation(
-        step=row["step"],
-        probe=row["probe"],
-        knn=row["knn"],
-        cka=row.get("cka"),
-        bytes_push=row["bytes_push"],
-        bytes_pull=row["bytes_pull"],
-        bytes_up=row["bytes_up"],
-        seconds=row["seconds"],
-        selection=selection_seconds(run, row["step"]),
+        step=row.step,
+        probe=row.probe,
+        knn=row.knn,
+        cka=row.cka,
+        bytes_push=row.bytes_push,
+        bytes_pull=row.bytes_pull,
+        bytes_up=row.bytes_up,
+        seconds=row.seconds,
+        selection=selection_seconds(run, row.step),
     )
 
 
-def _false_negatives(pulls: Sequence[Row], labels: Sequence[Sequence[int]] | None) -> float | None:
+def _false_negatives(pulls: Sequence[Pull], labels: Sequence[Sequence[int]] | None) -> float | None:
     """The mean chance that a pulled item has the label of a point of its receiver, were those evenly spread."""
-    known = [row for row in pulls if row["held_labels"] is not None]
+    known = [(pull.held_labels, pull.receiver) for pull in pulls if pull.held_labels is not None]
     if not known or labels is None:
         return None
-    return statistics.fmean(row["held_labels"] / len(labels[row["receiver"]]) for row in known)
+    return statistics.fmean(held / len(labels[receiver]) for held, receiver in known)
 
 
-def _mean(rows: Sequence[Row], key: str) -> float | None:
-    values = [row[key] for row in rows if row[key] is not None]
+def _mean(pulls: Sequence[Pull], key: str) -> float | None:
+    values = [getattr(pull, key) for pull in pulls if getattr(pull, key) is not None]
     return statistics.fmean(values) if values else None

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -11,10 +10,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Column, Table
 
 from cfcl.config import Config
+from cfcl.records import Done, Evaluation, Failed, Record
 from cfcl.study import claims
 from cfcl.study.claims import Judgement
-
-Row = dict[str, Any]
 
 
 class StudyProgress(Progress):
@@ -37,7 +35,7 @@ class StudyProgress(Progress):
         self._under_way: dict[int, TaskID] = {}
         self._watching = threading.Lock()
 
-    def watch(self, position: int, row: Row) -> None:
+    def watch(self, position: int, record: Record) -> None:
         """Take in one record of run `position`."""
         with self._watching:
             config = self._todo[position]
@@ -45,26 +43,27 @@ class StudyProgress(Progress):
             if position not in self._under_way:
                 self._under_way[position] = self.add_task(name, total=config.train.steps, status="")
             task = self._under_way[position]
-            if row["kind"] in ("done", "failed"):
-                self._finish(position, name, row)
+            if isinstance(record, Done | Failed):
+                self._finish(position, name, record)
                 return
-            self.update(task, completed=int(row.get("step", 0)))
-            if row["kind"] == "eval" and "probe" in row:
-                self.update(task, status=f"acc {row['probe']:.3f}")
-            self._left.see(position, int(row.get("step", 0)))
+            step = int(getattr(record, "step", 0))
+            self.update(task, completed=step)
+            if isinstance(record, Evaluation) and record.probe is not None:
+                self.update(task, status=f"acc {record.probe:.3f}")
+            self._left.see(position, step)
             self.update(self._all, status=self._status())
 
-    def _finish(self, position: int, name: str, row: Row) -> None:
+    def _finish(self, position: int, name: str, ended: Done | Failed) -> None:
         self.remove_task(self._under_way[position])
-        if row["kind"] == "failed":
+        if isinstance(ended, Failed):
             self._left.give_up(position)
             self._failed += 1
         else:
             self._left.see(position, self._todo[position].train.steps)
         self.update(self._all, advance=1, status=self._status())
         if not self.console.is_terminal:
-            ended = "is done" if row["kind"] == "done" else f"failed: {row['error']}"
-            self.console.print(f"{name} {ended}; {self._status()}", soft_wrap=True, highlight=False)
+            how = f"failed: {ended.error}" if isinstance(ended, Failed) else "is done"
+            self.console.print(f"{name} {how}; {self._status()}", soft_wrap=True, highlight=False)
 
     def _status(self) -> str:
         left = self._left.seconds()
