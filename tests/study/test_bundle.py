@@ -67,6 +67,32 @@ def test_a_later_study_replaces_an_earlier_one(tmp_path: Path) -> None:
     assert bundle.read(tmp_path) == small
 
 
+@pytest.mark.parametrize("written", range(len(FILES)))
+def test_an_interruption_loses_nothing_that_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    place = ("fig5", "digits", "fedavg")
+    before, after = made.study({place: [[0.5, 0.75]]}), made.study({place: [[0.5, 0.75], [0.25, 0.5]]})
+    bundle.write(before, tmp_path)
+    replace_file = Path.replace
+    done: list[Path] = []
+
+    def stopped(path: Path, target: Path) -> Path:
+        if len(done) == written:
+            raise KeyboardInterrupt
+        done.append(target)
+        return replace_file(path, target)
+
+    monkeypatch.setattr(Path, "replace", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        bundle.write(after, tmp_path)
+
+    found = bundle.read(tmp_path)
+    assert before.runs.items() <= found.runs.items()
+    assert all(cell in found.cells for cell in before.cells)
+    assert all(run.evaluations for run in found.runs.values())
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_a_folder_without_one_of_the_files_holds_no_study(tmp_path: Path, name: str) -> None:
     bundle.write(_study(), tmp_path)

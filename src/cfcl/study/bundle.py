@@ -173,29 +173,35 @@ class Study:
 
 
 def write(study: Study, folder: Path) -> None:
-    """The files of `study`; the same study gives the same bytes."""
+    """The files of `study`; the same study gives the same bytes, and an interruption loses nothing that was there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write(study, folder)
+        for part in _write(study, folder):
+            part.replace(part.with_suffix(""))
     except OSError as error:
         raise CfclError(f"cannot write records to {str(folder)!r}: {error.strerror}; choose another folder") from None
 
 
-def _write(study: Study, folder: Path) -> None:
+def _write(study: Study, folder: Path) -> list[Path]:
+    """All files beside those they replace, in an order in which each may refer to the earlier ones only."""
     runs = sorted(study.runs.values(), key=lambda run: (run.preset, run.method, run.seed, run.digest))
-    _table(folder / "cells.csv", _names(Cell), map(_words, study.cells))
-    _table(folder / "runs.csv", _SCALARS, (_words(run)[: len(_SCALARS)] for run in runs))
     evaluations = ([run.digest, *_words(item)] for run in runs for item in run.evaluations)
-    _table(folder / "evaluations.csv", ["digest", *_names(Evaluation)], evaluations)
     distances = (
         [run.digest, label, other, value]
         for run in runs
         for label, row in zip(run.labels, run.distances, strict=True)
         for other, value in zip(run.labels, row, strict=True)
     )
-    _table(folder / "distances.csv", ["digest", "label", "other", "distance"], distances)
-    _table(folder / "selections.csv", _names(Selection), map(_words, study.selections))
-    (folder / "study.json").write_text(json.dumps(study.about, indent=1) + "\n", encoding="utf-8")
+    about = folder / "study.json.part"
+    about.write_text(json.dumps(study.about, indent=1) + "\n", encoding="utf-8")
+    return [
+        _table(folder / "evaluations.csv.part", ["digest", *_names(Evaluation)], evaluations),
+        _table(folder / "distances.csv.part", ["digest", "label", "other", "distance"], distances),
+        _table(folder / "runs.csv.part", _SCALARS, (_words(run)[: len(_SCALARS)] for run in runs)),
+        _table(folder / "selections.csv.part", _names(Selection), map(_words, study.selections)),
+        _table(folder / "cells.csv.part", _names(Cell), map(_words, study.cells)),
+        about,
+    ]
 
 
 def read(folder: Path) -> Study:
@@ -256,9 +262,10 @@ def _parsed(kind: type[T], row: Mapping[str, str], **others: Any) -> T:
     return kind(**{name: _READERS[wanted](row[name]) for name, wanted in types.items()}, **others)
 
 
-def _table(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def _table(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([head, *rows])
+    return path
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
