@@ -2,6 +2,7 @@
 
 from cfcl.config.files import build, fields, load, override, parse, presets, section_meaning, to_toml, with_method
 from cfcl.config.schema import (
+    NUMERICS,
     AggregationConfig,
     AugmentConfig,
     Config,
@@ -20,6 +21,7 @@ from cfcl.config.schema import (
 from cfcl.config.uses import given, notes, replaced
 
 __all__ = [
+    "NUMERICS",
     "AggregationConfig",
     "AugmentConfig",
     "Config",

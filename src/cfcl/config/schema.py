@@ -7,6 +7,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from cfcl.methods import ALONE, Method
+
+NUMERICS = 1
+"""The version of what settings mean. A changed default raises it, and so does whatever changes the numbers of a run."""
+UNCOUNTED = {"data": {"dir"}, "records": {"explain"}}
+"""Settings that change no number of a run, by section: they stay outside its digest."""
+
 Mode = Literal["explicit", "implicit"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -400,12 +407,19 @@ class Config(Section):
     def method(self) -> str:
         """Method and mode in one word, such as `cfcl-explicit`."""
         exchange = self.exchange
-        alone = exchange.method in ("fedavg", "centralised")
-        return exchange.method if alone else f"{exchange.method}-{exchange.mode}"
+        return Method(exchange.method, "" if exchange.method in ALONE else exchange.mode).word
 
     @property
     def digest(self) -> str:
-        """Twelve hex digits that name the content."""
-        # Where published files lie does not change what a run is.
-        canonical = json.dumps(self.model_dump(mode="json", exclude={"data": {"dir"}}), sort_keys=True)
+        """Twelve hex digits that name what a run of this config measures today."""
+        return self.digest_under(NUMERICS)
+
+    def digest_under(self, numerics: int) -> str:
+        """The same for a run made under other numerics.
+
+        Only settings that differ from their defaults count, so that a new field orphans no finished run.
+        """
+        changed = self.model_dump(mode="json", exclude_defaults=True, exclude=UNCOUNTED)
+        counted = {key: value for key, value in changed.items() if value != {}}
+        canonical = json.dumps({"numerics": numerics, **counted}, sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from cfcl import __version__
+from cfcl import __version__, methods
 from cfcl import config as configs
 from cfcl.errors import CfclError
 from cfcl.runs import network, page, plots, style
@@ -18,9 +18,6 @@ from cfcl.runs.plots import HEALTH, PULLS, TRAINING, Quantity
 from cfcl.runs.progress import number, size
 from cfcl.runs.series import by_name, differences, final, settings, show, usual
 from cfcl.runs.summary import Summary, by_curve
-
-REFERENCES = ("oracle", "centralised")
-"""Methods that show how much room there is and never count as competitors."""
 
 _LAST = ("Settings", "Versions", "Commands")
 
@@ -90,7 +87,7 @@ def render(runs: Sequence[Run]) -> str:
 
 def headline(runs: Sequence[Run]) -> str:
     """What the records say in a sentence or two, and how little that may be."""
-    rows = [row for row in by_curve(runs) if row.method.partition("-")[0] not in REFERENCES]
+    rows = [row for row in by_curve(runs) if not methods.parse(row.method).yardstick]
     ranked = [(row.probe, row) for row in rows if row.probe is not None]
     if not ranked:
         return "There are no labels, so there is no accuracy. The page shows costs and label-free measures only."

@@ -167,6 +167,6 @@ def _environment(device: str, engine: str, workers: int) -> Environment:
         device=device,
         engine=engine,
         workers=workers,
-        numerics=None,  # MERGE: the version that the config names
+        numerics=configs.NUMERICS,
         versions={name: metadata.version(name) for name in names},
     )
