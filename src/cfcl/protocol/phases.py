@@ -7,7 +7,7 @@ messages each party expects; `take` uses those and refuses the rest.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import cast, final
+from typing import ClassVar, cast, final
 
 import torch
 
@@ -52,6 +52,9 @@ class Sent:
 
 class Phase(ABC):
     """One round of messages: what each party sends, and what it makes of what arrives."""
+
+    travels: ClassVar[bool] = True
+    """Whether there are messages at all."""
 
     @abstractmethod
     def kind(self, parties: Parties) -> type[Message]:
@@ -296,6 +299,7 @@ class Deliver(Phase):
 class Update(Phase):
     """Every device makes one update, Eq. (4). Nothing travels."""
 
+    travels: ClassVar[bool] = False
     watch: Watch = nobody
 
     def kind(self, parties: Parties) -> type[Message]:

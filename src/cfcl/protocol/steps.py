@@ -66,6 +66,8 @@ def _plainly(phase: Phase, parties: Parties, step: int) -> Sent:
 def play(phase: Phase, hosts: Sequence[Parties], link: Link, step: int, send: Send = _plainly) -> Played:
     """One phase for all hosts of this process: everything is sent, carried, and taken in."""
     sent = [send(phase, host, step) for host in hosts]
+    if not phase.travels:
+        return Played(sent, [], [])
     expected = {party: sources for host in hosts for party, sources in phase.expects(host, step).items()}
     inbox = link.carry(phase.kind(hosts[0]), [message for some in sent for message in some.messages], expected)
     homes = {party: place for place, host in enumerate(hosts) for party in host.ids}

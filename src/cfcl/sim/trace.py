@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from cfcl.exchange.cost import Ledger, size_of
-from cfcl.exchange.messages import Message, ModelSum
+from cfcl.exchange.messages import Message
 from cfcl.sim.group import Group
 
 
@@ -12,8 +12,7 @@ def tracer(group: Group, ledger: Ledger, write: Callable[[str], None]) -> Callab
     """Writes who sent what to whom, phase by phase and in order of source and target, at the leader of `group`."""
 
     def see(outbox: Sequence[Message]) -> None:
-        shown = [message for message in outbox if not isinstance(message, ModelSum)]
-        lines = group.gather_lines([_line(message, ledger.num_parameters) for message in shown])
+        lines = group.gather_lines([_line(message, ledger.num_parameters) for message in outbox])
         for line in sorted(lines, key=_order):
             write(line)
 
