@@ -24,11 +24,12 @@ from cfcl.records import (
     Setup,
     Timings,
     Update,
+    Upfront,
 )
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=True)
 TEXT = st.text()  # any character, half a surrogate pair too
-LINES = (Setup, Evaluation, Update, Pull, Final, Done, Failed)
+LINES = (Setup, Evaluation, Upfront, Update, Pull, Final, Done, Failed)
 
 
 def _values(wanted: Any) -> st.SearchStrategy[Any]:
@@ -155,7 +156,10 @@ BAD: list[tuple[Change, str]] = [
     (lambda row: row.update(held_labels=float("nan")), "held_labels=nan is not a finite number"),
     (lambda row: row["reasons"][0].update(scores=[1]), r"scores=\[1\] is not an object"),
     (lambda row: row["reasons"][0].update(scores={"novelty": "high"}), "scores.novelty='high' is not a finite number"),
-    (lambda row: row.update(kind="push"), "is not a record of the kinds setup, eval, train, pull, final, done, failed"),
+    (
+        lambda row: row.update(kind="push"),
+        "is not a record of the kinds setup, eval, upfront, train, pull, final, done, failed",
+    ),
     (lambda row: row.update(kind=["pull"]), "is not a record of the kinds"),
     (lambda row: row.pop("kind"), "is not a record of the kinds"),
 ]

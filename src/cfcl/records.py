@@ -86,6 +86,21 @@ class Evaluation(Record):
 
 
 @dataclass(frozen=True)
+class Upfront(Record):
+    """What was paid at t = 0, before the first update: reserves pushed, or all that bulk exchange moves."""
+
+    KIND: ClassVar[str] = "upfront"
+
+    step: int
+    bytes_push: int
+    bytes_pull: int
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+    joules: float
+
+
+@dataclass(frozen=True)
 class Update(Record):
     """One local update: means over all devices."""
 
@@ -226,7 +241,9 @@ class Environment(Record):
         return {**found, **versions}
 
 
-KINDS: dict[str, type[Record]] = {item.KIND: item for item in (Setup, Evaluation, Update, Pull, Final, Done, Failed)}
+KINDS: dict[str, type[Record]] = {
+    item.KIND: item for item in (Setup, Evaluation, Upfront, Update, Pull, Final, Done, Failed)
+}
 
 _TYPES: dict[type[Record], dict[str, Any]] = {
     kind: {field.name: get_type_hints(kind)[field.name] for field in fields(kind)}

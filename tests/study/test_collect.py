@@ -1,11 +1,12 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cfcl.config import NUMERICS
 from cfcl.runs import suites
-from cfcl.study import collect, selections
+from cfcl.study import collect, measures, selections
 from cfcl.study.bundle import Cell
 from tests.conftest import small
 
@@ -30,14 +31,31 @@ def test_a_record_says_what_the_run_measured(folder: Path) -> None:
     assert [item.step for item in found.evaluations] == [row["step"] for row in evals] == [0, 8, 12]
     assert [item.probe for item in found.evaluations] == [row["probe"] for row in evals]
     assert found.evaluations[-1].bytes_push == evals[-1]["bytes_push"]
-    # exchanges at 3, 6 and 9: two of them come before the evaluation at 8
-    assert found.evaluations[1].selection == pytest.approx(selection[0][1] + selection[1][1])
+    # reserves at 0, exchanges at 3, 6 and 9: three of these come before the evaluation at 8
+    assert [step for step, _ in selection] == [0, 3, 6, 9]
+    assert found.evaluations[1].selection == pytest.approx(sum(duration for _, duration in selection[:3]))
+    # what is paid at t = 0 counts from there on: 8 links, 3 reserve points of 64 bytes
+    assert (evals[0]["bytes_push"], found.evaluations[0].bytes_push) == (0, 8 * 3 * 64)
+    assert found.evaluations[0].seconds == pytest.approx(0.003072)
+    assert found.evaluations[0].selection == pytest.approx(selection[0][1])
     assert found.effective_candidates == pytest.approx(sum(row["effective_candidates"] for row in pulls) / len(pulls))
     holders = rows[0]["labels"]
     chances = [row["held_labels"] / len(holders[row["receiver"]]) for row in pulls]
     assert found.false_negatives == pytest.approx(sum(chances) / len(chances))
     assert len(found.distances) == len(found.labels) == 10
     assert found.numerics == NUMERICS
+
+
+def test_bulk_exchange_is_charged_in_full_at_every_milestone(tmp_path: Path) -> None:
+    config = small("exchange.method=bulk", "train.learning_rate=0.01")
+    result = suites.simulate(config, out=tmp_path, workers=1, plotted=False)
+    assert result.folder is not None
+    found = collect.record(result.folder)
+    curve = tuple(replace(item, probe=probe) for item, probe in zip(found.evaluations, (0.1, 0.9, 0.9), strict=True))
+    spent = measures.reach(replace(found, evaluations=curve), 0.2)
+    assert spent is not None
+    # 8 links, 2 items at each of three exchanges, all of it at t = 0
+    assert spent.pull == pytest.approx(8 * 6 * 64)
 
 
 def test_selections_are_made_once_and_kept_beside_the_runs(folder: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from cfcl.methods import ALONE, Method
 
-NUMERICS = 1
+NUMERICS = 2
 """The version of what settings mean. A changed default raises it, and so does whatever changes the numbers of a run."""
 UNCOUNTED = {"data": {"dir"}, "records": {"explain"}}
 """Settings that change no number of a run, by section: they stay outside its digest."""

@@ -64,7 +64,11 @@ USES = (
         _all(_exchanges, _explicit),
     ),
     Use("exchange.num_reserve exchange.reserve", "with methods cfcl, bulk and novel", _by("cfcl", "bulk", "novel")),
-    Use("exchange.num_candidates exchange.candidates", "with methods other than bulk", _PERIODIC),
+    Use(
+        "exchange.num_candidates exchange.candidates exchange.candidates_file",
+        "with methods other than bulk",
+        _PERIODIC,
+    ),
     Use("exchange.push", "with methods cfcl and novel, in mode implicit", _all(_by("cfcl", "novel"), _implicit)),
     # Bulk chooses at t = 0, when all models are equal; blind rules embed only what they send as embeddings.
     Use(

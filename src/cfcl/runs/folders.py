@@ -14,7 +14,7 @@ from cfcl import config as configs
 from cfcl import records
 from cfcl.config import Config
 from cfcl.errors import CfclError, WorkerLost
-from cfcl.records import Environment, Evaluation, Final, LinkCost, Pull, Record, Setup, Timings, Update
+from cfcl.records import Environment, Evaluation, Final, LinkCost, Pull, Record, Setup, Timings, Update, Upfront
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -45,6 +45,11 @@ class Run:
     def evaluations(self) -> tuple[Evaluation, ...]:
         """The learning curve; there is at least one."""
         return self.of(Evaluation)
+
+    @property
+    def upfront(self) -> Upfront | None:
+        """What was paid at t = 0, if anything was."""
+        return next(iter(self.of(Upfront)), None)
 
     @property
     def updates(self) -> tuple[Update, ...]:

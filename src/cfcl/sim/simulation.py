@@ -124,6 +124,7 @@ class Simulation:
                 found = self._observed(played)
                 self.clocks.exchange += time.perf_counter() - begun
                 yield from found
+                yield from self._paid() if step == 0 else ()
             elif item.name == "update":
                 yield from self._log(played, time.perf_counter() - begun)
 
@@ -154,6 +155,12 @@ class Simulation:
                 rows += self._observer.records(state, items, mine)
                 self._observer.remember(i, mine, run.pulled_labels)
         return [records.parse(line) for line in self.group.gather_lines([row.to_line() for row in rows])]
+
+    def _paid(self) -> Iterator[Record]:
+        """What the exchange at t = 0 has cost: no evaluation comes between it and the first updates."""
+        ledger = self._whole_ledger()
+        if self.group.leads:
+            yield records.Upfront(step=0, **ledger.totals())
 
     def _log(self, played: Played, taken: float) -> Iterator[Record]:
         step = self.run.step
