@@ -342,7 +342,7 @@ def judge(mutants: list[Mutant], reached: Reach, known: dict[str, Any], options:
         }  # fmt: skip
         with (options.out / "results.jsonl").open("a") as file:
             file.write(json.dumps(known[item.key]) + "\n")
-        print(f"{result:10} {took:5.1f} s  {item.path}:{item.mutation.line}  {' | '.join(item.diff)[:150]}", flush=True)
+        print(f"{result:10} {took:5.1f} s  {item.path}:{item.mutation.line}  {' | '.join(item.diff)}", flush=True)
 
     waiting = []
     for item in mutants:

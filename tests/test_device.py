@@ -111,12 +111,12 @@ def test_blind_baselines_push_nothing(method: str) -> None:
 
 
 def test_budgets_differ_by_link_and_none_means_no_push() -> None:
-    setting = make_setting(small(), {(1, 0): (4, 6), (2, 0): (0, 5)})
+    setting = make_setting(small(), {(1, 0): (4, 6), (2, 0): (0, 5), (4, 0): (1, 1)})
     state = begin(setting, 0, images(20, 0))
-    _, messages = device.push(setting, state, 0, [1, 2, 3])
-    assert {m.target: len(m.points) for m in messages if isinstance(m, DataReserve)} == {1: 6, 3: 3}
-    wanted = {message.target: message.num_items for message in device.request(setting, state.id, 3, [1, 2, 3])}
-    assert wanted == {1: 4, 3: 2}
+    _, messages = device.push(setting, state, 0, [1, 2, 3, 4])
+    assert {m.target: len(m.points) for m in messages if isinstance(m, DataReserve)} == {1: 6, 3: 3, 4: 1}
+    wanted = {message.target: message.num_items for message in device.request(setting, state.id, 3, [1, 2, 3, 4])}
+    assert wanted == {1: 4, 3: 2, 4: 1}
 
 
 @pytest.mark.parametrize("method", ["cfcl", "uniform", "kmeans", "bulk"])
@@ -142,6 +142,16 @@ def test_an_implicit_answer_is_embeddings_of_candidates() -> None:
     assert isinstance(reply.items, EmbeddingItems)
     expected = setting.encoder.embed(transmitter.anchor, transmitter.points[reply.positions])
     torch.testing.assert_close(reply.items.embeddings, expected)
+
+
+def test_candidates_of_a_blind_policy_are_neither_embedded_nor_clustered() -> None:
+    setting, _, transmitter = pair("exchange.method=uniform")
+    candidates = prepare(setting, transmitter, 3).candidates
+    assert candidates is not None
+    assert candidates.payload.shape == (8, *SHAPE)
+    assert candidates.embeddings.shape == (0, 16)
+    assert candidates.clusters.assignment.shape == (1, 0)
+    assert candidates.clusters.counts.tolist() == [[0, 0, 0]]
 
 
 def test_reserves_of_different_sizes_are_answered_together() -> None:
