@@ -167,6 +167,23 @@ def test_reserves_of_different_sizes_are_answered_together() -> None:
     assert [(reply.items.target, len(reply.positions)) for reply in replies] == [(0, 2), (2, 3)]
 
 
+def test_many_links_are_answered_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = make_setting(small())
+    transmitters = [begin(setting, number, images(20, number)) for number in range(5)]
+    _, reserves = device.push(setting, begin(setting, 9, images(20, 9)), 0, range(5))
+    transmitters = [device.store(state, reserve) for state, reserve in zip(transmitters, reserves, strict=True)]
+
+    def answers() -> list[device.Answer]:
+        prepared = device.prepare(setting, transmitters, 3)
+        return device.answer(setting, [(state, [PullRequest(9, state.id, 3, 2)]) for state in prepared], 3)
+
+    together = answers()
+    monkeypatch.setattr("cfcl.device.transmitter.MOST_TOGETHER", 2)
+    apart = answers()
+    assert [reply.items.source for reply in together] == [reply.items.source for reply in apart] == [0, 1, 2, 3, 4]
+    assert [reply.positions.tolist() for reply in together] == [reply.positions.tolist() for reply in apart]
+
+
 def test_candidates_are_redrawn_per_pull_or_per_aggregation() -> None:
     def positions(option: str, step: int) -> list[int]:
         setting, _, transmitter = pair(f"exchange.candidates={option}")
@@ -223,8 +240,12 @@ def test_absorbed_points_join_the_batches_and_the_weight() -> None:
     receiver, report = device.local_step(setting, receiver, 3)
     # half of the triplets are cross pairs: half of one point in two is pulled
     assert report.pulled_share == 0.25
+    assert receiver.active == report.active
+    sent = device.upload(receiver, 4)
+    assert (sent.source, sent.target, sent.step) == (0, SERVER, 4)
+    assert torch.equal(sent.params, receiver.weights.params)
     # 20 own and 10 pulled points
-    assert device.upload(receiver, 4).weight == 30.0
+    assert sent.weight == 30.0
     assert torch.equal(before.weights.params, setting.encoder.initial.params)
     assert not torch.equal(receiver.weights.params, before.weights.params)
 
@@ -395,6 +416,8 @@ def test_open_triplets_alone_give_the_gradient_of_the_whole_batch(
         torch.testing.assert_close(few.weights.params, whole.weights.params, atol=1e-6, rtol=1e-4)
         assert vars(first) == pytest.approx(vars(second), rel=1e-4)
         assert few.active == whole.active
+        if "exchange.mode=implicit" not in overrides:
+            assert whole.active == first.active
         assert not torch.equal(few.weights.params, state.weights.params)
         state = whole
 
