@@ -376,6 +376,9 @@ def test_equal_points_are_at_no_distance_however_many() -> None:
 
 
 def test_probes_have_the_lengths_that_the_config_tells() -> None:
+    points, labels = torch.tensor([[-1.0], [-2.0], [1.0], [3.0]]), torch.tensor([0, 0, 1, 1])
+    assert linear_probe(points, labels, points, labels, num_classes=2, ridge=1e-4) == 1.0
+    assert linear_probe_sgd(points, labels, points, labels, num_classes=2) == 1.0
     defaults = {probe: signature(probe).parameters for probe in (linear_probe, linear_probe_sgd)}
     assert defaults[linear_probe]["max_iterations"].default == 200
     assert defaults[linear_probe_sgd]["steps"].default == 1000
