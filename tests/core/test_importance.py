@@ -235,4 +235,4 @@ def test_where_all_candidates_are_centroids_their_distance_takes_nothing_off() -
     assert float(closeness[0, 0]) > 0
     torch.testing.assert_close(found, closeness, atol=1e-11, rtol=0)
     # the second is farther off than the median from both, and keeps a trace of a chance
-    assert float(found[0, 1]) == pytest.approx(1e-12, rel=1e-6)
+    assert float(found[0, 1]) == pytest.approx(1e-12, rel=1e-6, abs=0)
