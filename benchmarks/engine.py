@@ -79,8 +79,8 @@ def flops_per_update(preset: str) -> int:
     setting, encoder = scene.config, scene.setting.encoder
     images = torch.rand(3 * setting.train.batch_size, *scene.dataset.image_shape)
 
-    def loss(embeddings: torch.Tensor) -> torch.Tensor:
-        return losses.triplet_loss(*embeddings.chunk(3), margin=setting.train.margin).mean()
+    def loss(embeddings: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return losses.triplet_loss(*embeddings.chunk(3), margin=setting.train.margin).mean(), None
 
     with FlopCounterMode(display=False) as counter:
         encoder.gradient(encoder.initial, images, loss)

@@ -15,7 +15,9 @@ from typing import Any
 import torch
 
 from cfcl import config
-from cfcl.sim import engines, loop
+from cfcl.records import Evaluation, Update
+from cfcl.sim import engines
+from cfcl.sim import simulation as simulations
 from cfcl.sim.group import Group
 
 
@@ -44,16 +46,16 @@ def main() -> None:
     parser.add_argument("--default-threads", action="store_true", help="the loop on as many threads as torch likes")
     options = parser.parse_args()
     if options.default_threads:
-        vars(loop)["single_thread"] = nullcontext
+        vars(simulations)["single_thread"] = nullcontext
     wanted = config.load(options.preset, options.overrides)
     waited = time_collectives()
     last: dict[str, Any] = {}
     active: list[float] = []
     with engines.start(wanted, workers=options.workers, engine=options.engine) as simulation:
         for row in simulation.rows():
-            last = row if row["kind"] == "eval" else last
-            active += [row["active"]] if row["kind"] == "train" else []
-    timings = asdict(simulation.timings)
+            last = row.to_dict() if isinstance(row, Evaluation) else last
+            active += [row.active] if isinstance(row, Update) else []
+    timings = asdict(simulation.clocks)
     updates = wanted.train.steps * wanted.partition.num_devices
     busy = timings["total"] - timings["evaluation"]
     found = {

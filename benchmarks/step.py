@@ -12,13 +12,13 @@ from torch.nn import functional
 from cfcl import config, device
 from cfcl.core.clustering import kmeans
 from cfcl.models.networks import SmallCnn
-from cfcl.sim.loop import Simulation
+from cfcl.sim.simulation import Simulation
 
 
 def update_against_bare_arithmetic() -> None:
     """A device's whole update against forward, backward and Adam alone on a ready batch."""
     simulation = Simulation(config.load("digits"))
-    setting, state = simulation.world.setting, simulation.devices[0]
+    setting, state = simulation.world.setting, simulation.run.devices[0]
     module = SmallCnn((1, 8, 8), 16)
     optimiser = torch.optim.Adam(module.parameters())
     batch = torch.rand(96, 1, 8, 8)

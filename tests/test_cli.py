@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 import cfcl
 from cfcl.cli import app
-from tests.conftest import SMALL
+from tests.conftest import SMALL, small
 
 SETS = [word for item in SMALL for word in ("--set", item)]
 
@@ -97,6 +97,98 @@ def test_help_teaches() -> None:
     for command in ("run", "compare", "report", "config", "presets"):
         assert command in invoke("--help").output
     assert "Example" in invoke("run", "--help").output
+
+
+def test_help_loses_no_word() -> None:
+    shown = " ".join(invoke("redraw", "--help").output.replace("│", " ").split())
+    assert "between <!-- verdicts --> and <!-- /verdicts -->." in shown
+
+
+def test_the_module_lists_its_names() -> None:
+    assert {"Config", "load_config", "load_encoder", "load_run", "run"} <= set(dir(cfcl))
+    for name in dir(cfcl):
+        assert getattr(cfcl, name) is not None
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = invoke("run", "digits", *SETS, "--workers", "2", "--dry-run")
+    assert result.exit_code == 0, result.output
+    for part in ("digits, cfcl-explicit, seed 0", "1,438 training", "4 with", "8 directed links", "17,648 parameters"):
+        assert part in result.stdout
+    for part in ("once, 1.54 kB", "3 times at most 1.02 kB", "3 times 282 kB", "2 processes, estimated"):
+        assert part in result.stdout
+    assert result.stderr == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_comparison_has_a_line_per_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = invoke("compare", "digits", *SETS, "--methods", "fedavg,cfcl-explicit", "--seeds", "0-1", "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert len(re.findall(r"^(?:fedavg|cfcl-explicit) +[01] ", result.stdout, flags=re.MULTILINE)) == 4
+    assert "4 runs" in result.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+@pytest.mark.parametrize(
+    ("override", "value", "rule", "remedy"),
+    [
+        ("graph.degree=12", "degree=12", "exceeds", "lower graph.degree"),
+        ("exchange.num_reserve=10000", "num_reserve=10000", "exceeds the", "lower exchange.num_reserve"),
+        ("train.steps=0", "train.steps=0", "greater than or equal to 1", "change train.steps"),
+    ],
+)
+def test_a_dry_run_refuses_what_a_run_refuses(
+    tmp_path: Path, command: str, override: str, value: str, rule: str, remedy: str
+) -> None:
+    out = tmp_path / "runs"
+    result = invoke(command, "digits", "--set", override, "--dry-run", "--out", str(out))
+    check_complaint(result, out, value, rule, remedy)
+
+
+def test_a_dry_run_refuses_more_workers_than_devices(tmp_path: Path) -> None:
+    result = invoke("run", "digits", *SETS, "--workers", "5", "--dry-run")
+    check_complaint(result, tmp_path / "runs", "5 workers", "4 devices", "lower --workers")
+
+
+def test_a_setting_without_effect_gets_one_note() -> None:
+    result = invoke("run", "digits", *SETS, "--set", "exchange.score=text", "--dry-run")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("note: exchange.score has no effect here, only with")
+
+
+def test_a_comparison_notes_what_none_of_its_runs_uses() -> None:
+    words = ["compare", "digits", *SETS, "--set", "exchange.score=text", "--dry-run", "--methods"]
+    assert invoke(*words, "fedavg,cfcl-explicit").stderr.count("note: exchange.score") == 1
+    assert invoke(*words, "fedavg,cfcl-implicit").stderr == ""
+
+
+def test_a_comparison_notes_what_it_replaces() -> None:
+    words = ["compare", "digits", *SETS, "--dry-run", "--methods", "fedavg,cfcl-explicit"]
+    result = invoke(*words, "--set", "exchange.mode=implicit", "--set", "seed=4", "--set", "exchange.method=fedavg")
+    assert result.stderr.splitlines() == [
+        "note: seed=4 has no effect here: methods and seeds of the comparison replace it"
+    ]  # fmt: skip
+    result = invoke(*words[:-1], "cfcl-explicit", "--set", "exchange.mode=implicit")
+    assert "note: exchange.mode=implicit has no effect here" in result.stderr
+
+
+def test_paths_may_be_strings(tmp_path: Path) -> None:
+    result = cfcl.run(small("train.steps=2"), out=str(tmp_path / "runs"), workers=1, plotted=False)
+    assert result.folder is not None
+    assert result.folder.parent == tmp_path / "runs"
+    result.encoder.save(str(tmp_path / "x"))
+    assert (tmp_path / "x").read_bytes() == (result.folder / "encoder.safetensors").read_bytes()
+
+
+def test_only_the_first_of_torchruns_processes_prints_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    monkeypatch.setenv("RANK", "0")
+    assert "in 3 processes" in invoke("run", "digits", *SETS, "--dry-run").stdout
+    monkeypatch.setenv("RANK", "2")
+    assert invoke("run", "digits", *SETS, "--dry-run").stdout == ""
 
 
 def test_records_as_json_lines(tmp_path: Path) -> None:

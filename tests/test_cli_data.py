@@ -104,7 +104,7 @@ def test_show_writes_a_sheet_once(tmp_path: Path) -> None:
     with Image.open(out) as picture:
         assert picture.size == (36 + 10 * 60, 4 + 10 * 60)  # 8 pixels seven times as large, and a gap of 4
     before = out.read_bytes()
-    assert "exists and is kept: give --force" in complaint(invoke("show", "digits", "--out", str(out)))
+    assert "exists already: give --force" in complaint(invoke("show", "digits", "--out", str(out)))
     assert out.read_bytes() == before
     assert invoke("show", "digits", "--out", str(out), "--force").exit_code == 0
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from cfcl import device, schedule
+from cfcl import device, objectives, schedule
 from cfcl.config import Config
 from cfcl.core.optimisers import Moments
 from cfcl.device import DeviceState, Setting
@@ -31,8 +31,14 @@ def make_setting(config: Config, special: dict[tuple[int, int], tuple[int, int]]
         config=config,
         encoder=Encoder(config.model, SHAPE, seed=config.seed),
         policy=policy,
-        schedule=schedule.build(config, once=policy.once),
-        budgets=Budgets(config.exchange.num_pulled, config.exchange.num_reserve, special or {}),
+        schedule=schedule.build(config, once=policy.when == "start"),
+        budgets=Budgets(
+            config.exchange.num_pulled,
+            config.exchange.num_reserve,
+            special or {},
+            num_candidates=config.exchange.num_candidates,
+        ),
+        objective=objectives.build(config),
     )
 
 
@@ -100,7 +106,7 @@ def test_an_implicit_push_is_embeddings_under_the_global_model() -> None:
     state = replace(state, weights=Weights(state.weights.params * 2 + 1, state.weights.buffers))
     state, (message,) = device.push(setting, state, 0, [1])
     assert isinstance(message, EmbeddingReserve)
-    expected = setting.encoder.embed(state.anchor, state.points[state.own_reserve[3]])
+    expected = setting.encoder.embed(state.anchor, state.points[state.own_reserve[3].positions])
     assert torch.equal(message.embeddings, expected)
 
 
@@ -373,7 +379,7 @@ def test_a_device_starts_with_the_global_model_and_nothing_else() -> None:
     assert state.weights is state.anchor is setting.encoder.initial
     assert (len(state.pulled), state.pulled_at, state.margin, state.active) == (0, 0, 0.0, 1.0)
     assert (state.points_seen, state.updates) == (0, 0)
-    assert state.own_reserve == state.reserves == state.sent == {}
+    assert (dict(state.own_reserve), dict(state.reserves), dict(state.sent)) == ({}, {}, {})
     assert state.candidates is None
 
 

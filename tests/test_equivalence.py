@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from cfcl.config import Config
 from cfcl.exchange import policies
 from tests.conftest import small
 from tests.played import Played, play, reference
+from tests.protocol.isolated import play_isolated
 
 METHODS = [
     f"{method}-{mode}" if method != "fedavg" else method
@@ -74,3 +76,26 @@ CROWDS: list[tuple[int, tuple[str, ...]]] = [
 @pytest.mark.parametrize(("workers", "overrides"), CROWDS)
 def test_the_number_of_workers_changes_no_byte(workers: int, overrides: tuple[str, ...]) -> None:
     assert check_same(small(*overrides), workers).environment["workers"] == workers
+
+
+ISOLATED: list[tuple[str, ...]] = [
+    (),
+    ("exchange.mode=implicit",),
+    ("exchange.method=novel", "exchange.buffer=keep"),
+    ("exchange.candidates=relay", "exchange.mode=implicit", "exchange.push=aggregation"),
+    ("exchange.importance_model=both_local", "exchange.mode=implicit"),
+    ("model.encoder=slim-resnet18", "train.steps=6", "aggregation.num_devices=3", "cost.charge_broadcast=true"),
+]
+
+
+@pytest.mark.parametrize("overrides", ISOLATED, ids=" ".join)
+def test_parties_that_share_nothing_but_bytes_leave_the_same_model_and_costs(overrides: tuple[str, ...]) -> None:
+    config = small(*overrides)
+    run, expected = play_isolated(config), reference(config)
+    encoder = run.hosts[0].rules.setting.encoder
+    assert encoder.state_dict(run.server.model).keys() == expected.encoder.keys()
+    for name, tensor in encoder.state_dict(run.server.model).items():
+        assert torch.equal(tensor, expected.encoder[name]), name
+    assert run.ledger.table() == expected.costs
+    last = expected.of("eval")[-1]
+    assert dict(run.ledger.totals()) == {key: last[key] for key in run.ledger.totals()}

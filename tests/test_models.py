@@ -55,7 +55,8 @@ def test_a_training_step_moves_running_statistics_in_the_state_alone() -> None:
     before = model.initial.buffers.clone()
     batch = torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 
-    _, buffers = model.gradient(model.initial, batch, lambda embeddings: embeddings[0].sum())
+    _, buffers, said = model.gradient(model.initial, batch, lambda embeddings: (embeddings[0].sum(), "more"))
+    assert said == "more"
 
     assert torch.equal(model.initial.buffers, before)
     assert not torch.equal(buffers, before)
@@ -131,7 +132,7 @@ def test_gradient_agrees_with_finite_differences_along_itself() -> None:
     def loss(embeddings: torch.Tensor) -> torch.Tensor:
         return (embeddings[0] - embeddings[1]).square().sum() + embeddings[2, 0]
 
-    gradient, _ = model.gradient(model.initial, batch, loss)
+    gradient, _, _ = model.gradient(model.initial, batch, lambda embeddings: (loss(embeddings), None))
     direction = gradient / gradient.norm()
     step = 1e-3
     ahead, behind = (

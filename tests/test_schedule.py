@@ -19,13 +19,13 @@ def test_aggregations_and_exchanges_of_a_short_run() -> None:
 
 
 def test_the_published_settings_have_79_exchanges() -> None:
-    assert make(train={"steps": 2000}, exchange={"period": 25}).num_exchanges == 79
+    assert len(make(train={"steps": 2000}, exchange={"period": 25}).exchange_steps) == 79
 
 
 def test_start_and_stop_bound_the_exchanges() -> None:
     clock = make(train={"steps": 40}, exchange={"period": 5, "start": 10, "stop": 25})
     assert [t for t in range(40) if clock.exchanges(t)] == [10, 15, 20]
-    assert clock.num_exchanges == 3
+    assert len(clock.exchange_steps) == 3
 
 
 def test_explicit_reserves_are_pushed_once() -> None:
@@ -41,13 +41,30 @@ def test_implicit_reserves_are_pushed_anew(push: str, expected: list[int]) -> No
     assert [t for t in range(40) if clock.pushes(t)] == expected
 
 
+@pytest.mark.parametrize(
+    ("start", "stop", "expected"),
+    [
+        (0, 40, [0, 10, 20, 30]),
+        (20, 40, [20, 30]),
+        # the exchange at 24 needs the reserve of 20
+        (21, 40, [20, 30]),
+        (0, 25, [0, 10, 20]),
+        (30, 31, [30]),
+    ],
+)
+def test_reserves_pushed_at_aggregations_stay_within_start_and_stop(start: int, stop: int, expected: list[int]) -> None:
+    exchange = {"mode": "implicit", "period": 12, "push": "aggregation", "start": start, "stop": stop}
+    clock = make(train={"steps": 40}, aggregation={"period": 10}, exchange=exchange)
+    assert [t for t in range(40) if clock.pushes(t)] == expected
+
+
 @pytest.mark.parametrize("mode", ["explicit", "implicit"])
 def test_bulk_moves_everything_at_the_start(mode: str) -> None:
     clock = make(once=True, train={"steps": 40}, exchange={"mode": mode, "period": 5})
     assert [t for t in range(40) if clock.exchanges(t)] == [0]
     assert [t for t in range(40) if clock.pushes(t)] == [0]
     # floor((40 - 1) / 5) = 7 exchanges' worth
-    assert clock.num_exchanges == 7
+    assert len(clock.exchange_steps) == 7
 
 
 def test_last_aggregation() -> None:

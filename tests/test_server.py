@@ -6,6 +6,7 @@ import torch
 from cfcl import server
 from cfcl.exchange.messages import SERVER, LocalModel
 from cfcl.models import Weights
+from cfcl.server import ServerState
 from tests.conftest import small
 
 
@@ -50,7 +51,7 @@ def test_a_subset_is_drawn_anew_for_each_aggregation() -> None:
 
 
 def test_the_broadcast_reaches_everyone() -> None:
-    messages = server.broadcast(Weights(torch.ones(2), torch.zeros(0)), range(3), 8)
+    messages = server.broadcast(ServerState(Weights(torch.ones(2), torch.zeros(0)), (0, 1, 2)), 8)
     assert [(message.source, message.target, message.step) for message in messages] == [
         (-1, 0, 8),
         (-1, 1, 8),

@@ -183,7 +183,7 @@ def test_from_file_of_one_device_may_be_empty(tmp_path: Path) -> None:
         ("0 " + "9" * 5000 + "\n", ["line 1", "two whole numbers"]),
         ("0 1\n1 1\n", ["line 2", "'1 1'", "device 1 to itself", "delete the line"]),
         ("0 3\n", ["line 1", "'0 3'", "device 3", "0 to 2", "partition.num_devices=3"]),
-        ("-1 2\n", ["line 1", "'-1 2'", "device -1", "0 to 2", "mend the line"]),
+        ("-1 2\n", ["line 1", "'-1 2'", "device -1", "0 to 2", "fix the line"]),
         ("0 1\n1 2\n1,0\n", ["line 3", "'1,0'", "repeats line 1", "delete one"]),
         ("0 1\n", ["device 2", "must be connected", "add a pair that links device 2"]),
         ("", ["device 1", "must be connected", "add a pair that links device 1"]),

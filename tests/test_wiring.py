@@ -14,7 +14,7 @@ from cfcl.core import importance, metrics
 from cfcl.data.augment import augment
 from cfcl.device import Answer, DeviceState, Setting
 from cfcl.errors import CfclError
-from cfcl.exchange.messages import DataItems, EmbeddingItems, PullRequest
+from cfcl.exchange.messages import DataItems, EmbeddingItems, EmbeddingReserve, PullRequest
 from cfcl.models import as_input
 from tests.conftest import small
 from tests.test_device import answer, begin, images, make_setting, moved, pair, prepare
@@ -101,7 +101,7 @@ def test_candidates_are_scored_by_the_loss_of_eq_10_at_the_temperature_of_the_st
     found = reply(setting, transmitter, 3).effective_candidates
 
     weights = transmitter.weights if model == "local" else transmitter.anchor
-    reserve = as_input(receiver.points[receiver.own_reserve[3]], torch.device("cpu"))
+    reserve = as_input(receiver.points[receiver.own_reserve[3].positions], torch.device("cpu"))
     # the augmentation is named by the receiver, 0, and the step
     altered = augment(reserve, setting.config.augment, rng.stream(0, "reserve-augment", 0, 3))
     state = prepare(setting, transmitter, 3)
@@ -183,6 +183,18 @@ def test_what_one_receiver_has_had_may_go_to_another_and_relayed_items_are_not_n
     assert {target: some.tolist() for target, some in state.sent.items()} == {0: [4, 7], 2: [7, 7]}
 
 
+@pytest.mark.equation("13")
+@pytest.mark.parametrize("model", ["global", "local", "both_local"])
+def test_a_reserve_is_embedded_by_the_receivers_own_model_only_if_both_ends_are_local(model: str) -> None:
+    setting = make_setting(small(IMPLICIT, f"exchange.importance_model={model}"))
+    state = begin(setting, 0, images(20, 0))
+    state, (message,) = device.push(setting, replace(state, weights=moved(state.weights)), 3, [1])
+    assert isinstance(message, EmbeddingReserve)
+    used = state.weights if model == "both_local" else state.anchor
+    expected = setting.encoder.embed(used, state.points[state.own_reserve[3].positions])
+    assert torch.equal(message.embeddings, expected)
+
+
 # Eq. (24)
 
 
@@ -197,6 +209,26 @@ def test_the_dynamic_margin_is_that_of_the_global_model(model: str) -> None:
     farthest = max(float((row - embeddings.mean(0)).norm()) for row in embeddings)
     assert state.margin == pytest.approx(farthest, rel=1e-5)
     assert state.pulled_at == 3
+
+
+@pytest.mark.equation("24")
+@pytest.mark.parametrize("kept", [0, 1, 5, 8])
+def test_relayed_embeddings_have_no_say_in_the_margin(kept: int) -> None:
+    setting = make_setting(small(IMPLICIT, "exchange.candidates=relay", "exchange.num_clusters=1"))
+    state = replace(begin(setting, 0, images(20, 0)), pulled=torch.full((30, 16), 9.0))
+    own = torch.arange(kept)
+    positions = torch.cat([own, 20 + torch.arange(8 - kept)])
+    embeddings = torch.cat([setting.encoder.embed(state.anchor, state.points[own]), state.pulled[: 8 - kept]])
+    (clusters,) = device.cluster(setting, [0], [embeddings], 3)
+    state = replace(state, candidates=device.Candidates(positions, embeddings, embeddings, clusters))
+
+    found = device.absorb(setting, state, [EmbeddingItems(1, 0, 3, torch.zeros(2, 16))], 3).margin
+
+    if kept == 0:
+        assert found == 0.0
+    else:
+        mean = embeddings[:kept].mean(dim=0)
+        assert found == pytest.approx(float((embeddings[:kept] - mean).norm(dim=1).max()), rel=1e-4, abs=1e-5)
 
 
 @pytest.mark.equation("24")

@@ -33,6 +33,10 @@ _HOMES = {
 __all__ = ["CfclError", "Config", "Result", "load_config", "load_encoder", "load_run", "run"]
 
 
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'cfcl' has no attribute {name!r}")

@@ -1,6 +1,5 @@
 """The command line: parse, call one function, print."""
 
-import json
 import os
 import sys
 from functools import partial
@@ -9,11 +8,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from cfcl import __version__, cli_data, cli_study, config
+from cfcl import __version__, cli_data, cli_study, config, records
 from cfcl.cli_data import DataDir, overrides_with
 from cfcl.cli_study import parse_seeds
 from cfcl.errors import CfclError
-from cfcl.terminal import complaints, console, user_errors
+from cfcl.terminal import complaints, console, note, user_errors
 
 RUNS = Path("runs")
 DEMO_METHODS = "fedavg,uniform-explicit,cfcl-explicit,cfcl-implicit"
@@ -32,7 +31,7 @@ app.add_typer(cli_data.app)
 app.command()(cli_study.reproduce)
 app.command()(cli_study.redraw)
 
-PARTIAL = "interrupted; what was measured so far is in the folder that ends in .partial"
+PARTIAL = "interrupted; the measurements so far are in the folder that ends in .partial"
 
 Spec = Annotated[
     str, typer.Argument(help="A preset (see `cfcl presets`), a TOML file, or - for TOML on standard input.")
@@ -41,8 +40,11 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; may be repeated. `none` unsets."),
 ]
-Out = Annotated[Path, typer.Option(help="Folder below which run folders are written.")]
+Out = Annotated[Path, typer.Option(help="Folder into which run folders are written.")]
 Device = Annotated[str, typer.Option(help="Where tensors live: cpu, cuda, cuda:1, ...")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Check everything, print sizes, bytes, memory and time, and write nothing.")
+]
 
 
 def _version(wanted: bool) -> None:
@@ -68,31 +70,42 @@ def run(
     device: Device = "cpu",
     data_dir: DataDir = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes that share the devices; not given: one per core.")
+        int | None, typer.Option(min=1, help="Processes that share the devices; default: one per core.")
     ] = None,
     engine: Annotated[
-        Literal["sharded", "loop"], typer.Option(help="loop is the slow reference; records are the same to the byte.")
+        Literal["sharded", "loop"], typer.Option(help="loop is the slow reference; both write the same bytes.")
     ] = "sharded",
-    as_json: Annotated[bool, typer.Option("--json", help="Print every record as a JSON line instead.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print every record as a JSON line instead of the progress bar.")
+    ] = False,
+    trace: Annotated[
+        Path | None, typer.Option(help="Also write every message to this file: from, to, kind, step, bytes.")
+    ] = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Simulate SPEC and write one run folder: config, metrics, costs, encoder and plots.
 
     Example: `cfcl run digits --set exchange.mode=implicit --set seed=3`
     """
     with user_errors(PARTIAL):
-        wanted = _load(spec, overrides_with(overrides, data_dir))
+        changes = overrides_with(overrides, data_dir)
+        wanted = _load(spec, changes)
+        _tell(spec, wanted, changes, [wanted])
         from cfcl.runs import progress, suites
 
-        simulate = partial(suites.simulate, wanted, out=out, device=device, workers=workers, engine=engine)
+        if dry_run:
+            _show_plan(wanted, device, 1 if engine == "loop" else workers)
+            return
+        simulate = partial(suites.simulate, wanted, out=out, device=device, workers=workers, engine=engine, trace=trace)
         if as_json:
-            result = simulate(watch=lambda row: print(json.dumps(row), flush=True))
-            print(json.dumps({"kind": "done", "folder": str(result.folder)}), flush=True)
+            result = simulate(watch=lambda record: print(record.to_line(), flush=True))
+            print(records.Done(str(result.folder)).to_line(), flush=True)
             return
         with progress.RunProgress(console, wanted) as bar:
             result = simulate(watch=bar.watch)
         if result.folder is None:  # one of torchrun's processes, but not the one that writes
             return
-        console.print(progress.run_table(result.metrics))
+        console.print(progress.run_table(result.evaluations))
         console.print(f"Run folder: {result.folder}", soft_wrap=True, highlight=False)
 
 
@@ -103,31 +116,38 @@ def compare(
         str,
         typer.Option(
             help="Comma-separated: fedavg, or METHOD-MODE with cfcl, uniform, kmeans, bulk, novel (our own rule) and "
-            "explicit, implicit; as yardsticks oracle-MODE, which sees labels, and centralised."
+            "explicit, implicit; for reference oracle-MODE, which sees labels, and centralised."
         ),
     ] = DEMO_METHODS,
     seeds: Annotated[
-        str, typer.Option(help="Comma-separated, or a range such as 0-4; within a seed runs are paired.")
+        str, typer.Option(help="Comma-separated, or a range such as 0-4; runs of one seed are paired.")
     ] = "0",
     overrides: Overrides = None,
     out: Out = RUNS,
     device: Device = "cpu",
     data_dir: DataDir = None,
-    workers: Annotated[int, typer.Option(min=1, help="Runs under way at once.")] = os.cpu_count() or 1,
+    workers: Annotated[int, typer.Option(min=1, help="Number of runs at the same time.")] = os.cpu_count() or 1,
+    dry_run: DryRun = False,
 ) -> None:
     """Run several methods on the same data, graph, initial model and batches; end with a table and a report.
 
     Example: `cfcl compare digits --methods fedavg,cfcl-explicit --seeds 0-2`
     """
     with user_errors(PARTIAL):
-        base = _load(spec, overrides_with(overrides, data_dir))
-        from cfcl.runs import folders, progress, report, suites
+        changes = overrides_with(overrides, data_dir)
+        base = _load(spec, changes)
+        from cfcl.runs import dry, folders, forecast, progress, report, suites, summary
         from cfcl.runs.jobs import run_many
         from cfcl.sim import engines, group
 
         if group.launched():
             raise CfclError("compare starts its own processes, one per run: call it without torchrun")
         plan = suites.plan(base, [word.strip() for word in methods.split(",") if word.strip()], parse_seeds(seeds))
+        _tell(spec, base, changes, plan)
+        if dry_run:
+            forecasts = forecast.look(plan, device=device)
+            console.print(dry.common_table(forecasts[0]), dry.compare_table(forecasts, at_once=workers))
+            return
         for item in plan:
             engines.check(item, device)  # refuses an impossible run before any folder exists
         folder = folders.claim(out, f"{base.name}-compare")
@@ -136,8 +156,7 @@ def compare(
         done = [folders.load(outcome.folder) for outcome in outcomes if outcome.folder is not None]
         failed = [outcome for outcome in outcomes if outcome.folder is None]
         if done:
-            summary = suites.summarise(done)
-            console.print(progress.compare_table(summary))
+            console.print(progress.compare_table(summary.by_method(done)))
             page = report.write(done, folder / "report.html")
             console.print(f"Report: {page}", soft_wrap=True, highlight=False)
         for outcome in failed:
@@ -156,7 +175,7 @@ def presets() -> None:
 
 @app.command("config")
 def show_config(spec: Spec = "digits", overrides: Overrides = None) -> None:
-    """Print the full resolved TOML of SPEC, each setting under its meaning.
+    """Print the full TOML of SPEC; a comment above each setting explains it.
 
     Example: `cfcl config digits > mine.toml`, edit it, `cfcl run mine.toml`
     """
@@ -166,11 +185,11 @@ def show_config(spec: Spec = "digits", overrides: Overrides = None) -> None:
 
 @app.command("report")
 def make_report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain run folders.")],
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
     force: Annotated[bool, typer.Option("--force", help="Replace an existing page.")] = False,
 ) -> None:
-    """Make one self-contained HTML page out of run folders.
+    """Make one self-contained HTML page from run folders.
 
     Example: `cfcl report runs --out report.html`
     """
@@ -190,3 +209,22 @@ def _load(spec: str, overrides: list[str] | None) -> config.Config:
     if spec == "-":
         return config.parse(sys.stdin.read(), overrides or (), source="standard input")
     return config.load(spec, overrides or ())
+
+
+def _tell(spec: str, wanted: config.Config, changes: list[str], runs: list[config.Config]) -> None:
+    """Name the settings that the user chose and that no run uses."""
+    settings = config.given(spec, wanted, changes)
+    for line in [*config.replaced(settings, wanted, runs), *config.notes(settings, runs)]:
+        note(line)
+
+
+def _show_plan(wanted: config.Config, device: str, workers: int | None) -> None:
+    from cfcl.runs import dry, forecast
+    from cfcl.sim import engines, group
+
+    if group.launched() and os.environ.get("RANK", "0") != "0":
+        return  # the first of torchrun's processes tells
+    given = int(os.environ["WORLD_SIZE"]) if group.launched() else workers
+    size = engines.num_processes(wanted, given, alone=device != "cpu")
+    (found,) = forecast.look([wanted], device=device, num_workers=size)
+    console.print(dry.table(found))

@@ -1,4 +1,4 @@
-"""The `cfcl data` commands: which sets there are, getting them, looking at them."""
+"""The `cfcl data` commands: list, fetch and show image sets."""
 
 import json
 from pathlib import Path
@@ -13,12 +13,12 @@ from cfcl.errors import CfclError
 from cfcl.terminal import console, user_errors
 
 app = typer.Typer(
-    name="data", help="List, fetch and look at image sets.", no_args_is_help=True, rich_markup_mode="markdown"
+    name="data", help="List, fetch and show image sets.", no_args_is_help=True, rich_markup_mode="markdown"
 )
 
 DataDir = Annotated[
     Path | None,
-    typer.Option(help="Folder with the files of published sets; else $CFCL_DATA_DIR, else the user's cache."),
+    typer.Option(help="Folder with the files of published sets; default: $CFCL_DATA_DIR, then the user's cache."),
 ]
 
 
@@ -69,11 +69,11 @@ def fetch(
     name: Annotated[str, typer.Argument(help="fashion-mnist, usps or svhn.")],
     data_dir: DataDir = None,
 ) -> None:
-    """Get a published set; a download that broke off goes on where it was.
+    """Download a published set; an interrupted download is resumed.
 
     Example: `cfcl data fetch usps`
     """
-    with user_errors("interrupted; the same command goes on with what is there"):
+    with user_errors("interrupted; the same command resumes the download"):
         from cfcl.data import catalogue
         from cfcl.data.fetch import fetch as fetch_set
 
@@ -89,7 +89,7 @@ def fetch(
 
             fetched = fetch_set(entry, folder, progress=show)
             for file in set(tasks) - set(fetched):
-                bars.update(tasks[file], description=f"{file} (was there)", visible=True)
+                bars.update(tasks[file], description=f"{file} (was here already)", visible=True)
         console.print(
             f"{entry.name}: {len(fetched)} of {len(tasks)} files fetched, all as published, in {folder}",
             soft_wrap=True,
@@ -107,14 +107,14 @@ def show(
     ] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Write a contact sheet of a dataset: a row of images for each label.
+    """Write a contact sheet of a dataset: one row of images per label.
 
     Example: `cfcl data show folder --set data.path=photos --set data.layout=classes`
     """
     with user_errors():
         wanted = _data_config(spec, overrides_with(overrides, data_dir))
         if out.exists() and not force:
-            raise CfclError(f"{str(out)!r} exists and is kept: give --force to replace it, or another --out")
+            raise CfclError(f"{str(out)!r} exists already: give --force to replace it, or another --out")
         from cfcl.data import datasets, sheet
 
         dataset = datasets.load(wanted)

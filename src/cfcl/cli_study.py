@@ -28,7 +28,11 @@ def reproduce(
     ] = "",
     seeds: Annotated[str, typer.Option(help="Only these seeds, such as 1-3; not given: the profile's.")] = "",
     out: Annotated[
-        Path, typer.Option(help="Folder of the study; runs that are finished there are not repeated.")
+        Path,
+        typer.Option(
+            help="Folder of the study, or one with the CSV files of a study of this profile: runs that are finished "
+            "there are not repeated."
+        ),
     ] = Path("study"),
     device: Annotated[str, typer.Option(help="Where tensors live: cpu, cuda, cuda:1, ...")] = "cpu",
     data_dir: DataDir = None,
@@ -37,19 +41,20 @@ def reproduce(
     """Do the paper's study: runs, figures, statistics, and a verdict on every claim, in one report.
 
     It may be interrupted at any time: the same command goes on where it stopped. Records, pictures and the page show
-    all that was asked for so far in this profile and is finished, so figures, panels and seeds can be added one by one.
+    all that was asked for so far in this profile and is finished, so figures, panels and seeds can be added one by one,
+    also to the published records of another machine.
 
     Example: `cfcl reproduce all --profile smoke`, or `cfcl reproduce fig5 --profile quick --panels usps --seeds 1-3`
     """
     with user_errors(STOPPED):
         from cfcl.sim import group
-        from cfcl.study import progress
+        from cfcl.study import plan, progress
         from cfcl.study import reproduce as study
 
         if group.launched():
             raise CfclError("reproduce starts its own processes, one per run: call it without torchrun")
         wish = study.Wish(
-            figures=study.named(figures),
+            figures=plan.named(figures),
             profile=profile,
             panels=[word for word in panels.split(",") if word],
             seeds=parse_seeds(seeds) if seeds else (),
@@ -57,7 +62,7 @@ def reproduce(
         ended = study.reproduce(
             wish, out, num_workers=workers, device=device, overrides=overrides_with(None, data_dir), console=console
         )
-        console.print(progress.verdicts(ended.study))
+        console.print(progress.verdicts(ended.report[0].judgements))
         console.print(f"Report: {ended.folder / 'report.html'}", soft_wrap=True, highlight=False)
         for outcome in ended.failed:
             run = outcome.config
@@ -71,7 +76,7 @@ def redraw(
     into: Annotated[
         Path | None,
         typer.Option(
-            help="A Markdown file to put the verdicts in, too: between <!-- verdicts --> and <!-- /verdicts -->."
+            help="A Markdown file to put the verdicts in, too: between `<!-- verdicts -->` and `<!-- /verdicts -->`."
         ),
     ] = None,
 ) -> None:
@@ -80,14 +85,13 @@ def redraw(
     Example: `cfcl redraw docs/results/full --into README.md`
     """
     with user_errors():
-        from cfcl.study import bundle, progress
-        from cfcl.study import reproduce as study
+        from cfcl.study import bundle, pages, progress, report
 
-        found = bundle.read(folder)
-        study.draw(found, folder)
+        found = report.compose(bundle.read(folder))
+        pages.write(found, folder)
         if into is not None:
-            study.insert_verdicts(found, into)
-        console.print(progress.verdicts(found))
+            pages.insert_verdicts(found, into)
+        console.print(progress.verdicts(found[0].judgements))
         console.print(f"Report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
 
 

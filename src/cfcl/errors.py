@@ -2,7 +2,7 @@
 
 
 class CfclError(Exception):
-    """Something the user can mend: one line that names the value, the rule and the remedy."""
+    """Something the user can fix: one line that names the value, the rule and the remedy."""
 
     exit_code = 2
 

@@ -6,9 +6,10 @@ Nothing here needs torch or the engine: reports are made of records alone.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from math import isfinite
+from itertools import repeat
+from sys import float_info
 from types import UnionType
-from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_hints
 
 R = TypeVar("R", bound="Record")
 
@@ -35,9 +36,11 @@ class Setup(Record):
     """The first record: what is fixed before the first step."""
 
     KIND: ClassVar[str] = "setup"
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"dataset", "encoder"})
 
-    dataset: str
-    encoder: str
+    dataset: str | None
+    """Its name and the encoder's; the first run folders have neither."""
+    encoder: str | None
     num_parameters: int
     points: tuple[int, ...]
     """Per device."""
@@ -74,7 +77,12 @@ class Evaluation(Record):
     @property
     def bytes(self) -> int:
         """What all links carried, uplinks included."""
-        return self.bytes_push + self.bytes_pull + self.bytes_up + self.bytes_down
+        return self.bytes_d2d + self.bytes_up + self.bytes_down
+
+    @property
+    def bytes_d2d(self) -> int:
+        """What devices sent to each other."""
+        return self.bytes_push + self.bytes_pull
 
 
 @dataclass(frozen=True)
@@ -124,7 +132,7 @@ class Pull(Record):
     items: int
     effective_candidates: float
     held_labels: float | None
-    """Share of items whose label the receiver has already; None without labels."""
+    """Share of items whose label the receiver already has; None without labels."""
     centroid_distance: float | None
     """Mean distance of the items to the nearest centroid of the receiver's candidates; None of no items."""
     reasons: tuple[Reason, ...] | None = None
@@ -155,31 +163,100 @@ class LinkCost(Record):
     bytes: int
 
 
-KINDS: dict[str, type[Record]] = {item.KIND: item for item in (Setup, Evaluation, Update, Pull, Final)}
+@dataclass(frozen=True)
+class Done(Record):
+    """How the records of a run in another process end if it has a folder."""
+
+    KIND: ClassVar[str] = "done"
+
+    folder: str
+
+
+@dataclass(frozen=True)
+class Failed(Record):
+    """How the records of a run in another process end if it has none."""
+
+    KIND: ClassVar[str] = "failed"
+
+    error: str
+
+
+@dataclass(frozen=True)
+class Timings(Record):
+    """Wall-clock figures in seconds: the only ones that differ from run to run."""
+
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"exchange"})
+
+    selection: tuple[tuple[int, float], ...]
+    """Step and duration of every exchange: the slowest device's time for K-means and importance."""
+    exchange: float | None
+    """Choosing, moving and taking in reserves and items; early run folders do not have it."""
+    evaluation: float
+    total: float
+
+
+@dataclass(frozen=True)
+class Environment(Record):
+    """Where a run was made, and with what."""
+
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"engine", "workers", "numerics"})
+
+    python: str
+    machine: str
+    device: str
+    engine: str | None
+    """Early run folders name neither the engine, nor the number of its processes, nor the version of its numerics."""
+    workers: int | None
+    numerics: int | None
+    versions: Mapping[str, str]
+    """Of packages, by name; in a file they stand beside the other fields."""
+
+    @classmethod
+    def of(cls, row: object) -> Self:
+        """The environment that a file describes: what is no field is a package."""
+        if isinstance(row, dict):
+            own = {key: value for key, value in row.items() if key in _TYPES[cls] and key != "versions"}
+            row = {**own, "versions": {key: value for key, value in row.items() if key not in own}}
+        return read(cls, row)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in a file."""
+        found = super().to_dict()
+        versions = found.pop("versions")
+        return {**found, **versions}
+
+
+KINDS: dict[str, type[Record]] = {item.KIND: item for item in (Setup, Evaluation, Update, Pull, Final, Done, Failed)}
 
 _TYPES: dict[type[Record], dict[str, Any]] = {
     kind: {field.name: get_type_hints(kind)[field.name] for field in fields(kind)}
-    for kind in (*KINDS.values(), Reason, LinkCost)
+    for kind in (*KINDS.values(), Reason, LinkCost, Timings, Environment)
 }
+_WORDS = {int: "a whole number", float: "a finite number", str: "text", tuple: "a list of the right length"}
 
 
 def parse(line: str) -> Record:
     """The record in a line of JSON; what is missing, unknown or of another type is a ValueError."""
-    row = json.loads(line)
-    if not isinstance(row, dict) or row.get("kind") not in KINDS:
-        raise ValueError(f"{line:.60} is no record of the kinds {', '.join(KINDS)}")
-    kind = KINDS[row.pop("kind")]
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{line[:60]!r} is not JSON ({error.msg} at column {error.colno})") from None
+    kind = KINDS.get(str(row.pop("kind", None))) if isinstance(row, dict) else None
+    if kind is None:
+        raise ValueError(f"{line[:60]!r} is not a record of the kinds {', '.join(KINDS)}")
     return read(kind, row)
 
 
-def read(kind: type[R], row: Mapping[str, Any]) -> R:
+def read(kind: type[R], row: object) -> R:
     """A record of `kind` from its fields."""
-    types = _TYPES[kind]
-    known = {name: _fitted(types[name], value, name) for name, value in row.items() if name in types}
+    name, types = kind.KIND or kind.__name__, _TYPES[kind]
+    if not isinstance(row, Mapping):
+        raise ValueError(f"{row!r:.60} is not a record of kind {name}")
     unknown, missing = row.keys() - types.keys(), types.keys() - row.keys() - kind.OPTIONAL
     if unknown or missing:
-        what = f"unknown {sorted(unknown)}" if unknown else f"missing {sorted(missing)}"
-        raise ValueError(f"a record of kind {kind.KIND or kind.__name__} has {what}")
+        what = f"has unknown fields {sorted(unknown)}" if unknown else f"lacks the fields {sorted(missing)}"
+        raise ValueError(f"a record of kind {name} {what}")
+    known = {key: _fitted(types[key], value, key) for key, value in row.items()}
     return kind(**{**dict.fromkeys(kind.OPTIONAL), **known})
 
 
@@ -188,18 +265,21 @@ def _fitted(wanted: Any, value: Any, name: str) -> Any:
     origin, inner = get_origin(wanted), get_args(wanted)
     if origin is UnionType:
         return None if value is None else _fitted(inner[0], value, name)
-    if origin is tuple and isinstance(value, list):
-        kinds = inner[:1] * len(value) if inner[-1] is ... else inner
-        if len(kinds) == len(value):
-            return tuple(_fitted(kind, item, name) for kind, item in zip(kinds, value, strict=True))
-    elif origin is Mapping and isinstance(value, dict):
-        return {key: _fitted(inner[1], item, name) for key, item in value.items()}
-    elif isinstance(wanted, type) and issubclass(wanted, Record) and isinstance(value, dict):
+    if origin is tuple and isinstance(value, list) and (inner[-1] is ... or len(inner) == len(value)):
+        kinds = repeat(inner[0]) if inner[-1] is ... else inner
+        return tuple(_fitted(kind, item, name) for kind, item in zip(kinds, value, strict=False))
+    if origin is Mapping and isinstance(value, dict):
+        return {key: _fitted(inner[1], item, f"{name}.{key}") for key, item in value.items()}
+    if isinstance(wanted, type) and issubclass(wanted, Record):
         return read(wanted, value)
-    elif type(value) is wanted or (wanted is float and type(value) is int):
-        if wanted is not float or isfinite(value):
-            return value
-    raise ValueError(f"{name}={value!r:.60} is not of the type {wanted}")
+    if _is_finite(value) if wanted is float else type(value) is wanted:
+        return value
+    raise ValueError(f"{name}={value!r:.60} is not {_WORDS.get(origin or wanted, 'an object')}")
+
+
+def _is_finite(value: Any) -> bool:
+    """Whole numbers count too, and stay whole, so that a line comes back as it was."""
+    return type(value) in (int, float) and abs(value) <= float_info.max
 
 
 def _plain(item: Record) -> dict[str, Any]:

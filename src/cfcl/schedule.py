@@ -1,7 +1,7 @@
 """What happens at step t, where t counts completed updates."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from cfcl.config import Config
 
@@ -19,6 +19,10 @@ class Schedule:
     """One exchange at t = 0 in place of the periodic ones (bulk)."""
     push_at_aggregation: bool
     push_once: bool
+    evaluation_period: int = 1
+    """Aggregations between evaluations."""
+    log_period: int = 1
+    """Updates between records of the losses."""
 
     def aggregates(self, step: int) -> bool:
         """Whether the server averages at `step`; the last time is at T, after the last update."""
@@ -30,21 +34,32 @@ class Schedule:
 
     def pushes(self, step: int) -> bool:
         """Whether reserves are pushed at `step`, ahead of any pull."""
-        if step == 0 or self.push_once or self.once:
-            return step == 0 and (self.once or self.push_once or self.push_at_aggregation)
-        return step % self.aggregation_period == 0 if self.push_at_aggregation else self._periodic(step)
+        if self.push_once or self.once:
+            return step == 0
+        if not self.push_at_aggregation:
+            return self._periodic(step)
+        # The first exchange needs the reserve of the aggregation before it, even if exchanges start in between.
+        needed = [self.last_aggregation(first) for first in self.exchange_steps[:1]]
+        return step % self.aggregation_period == 0 and (self.start <= step < self.stop or step in needed)
 
     def last_aggregation(self, step: int) -> int:
         """The newest aggregation at or before `step`; 0 before the first."""
         return step - step % self.aggregation_period
 
-    @property
-    def num_exchanges(self) -> int:
-        """How many periodic exchanges the run has; bulk moves as much at once."""
-        return sum(1 for _ in self._exchange_steps())
+    def evaluates(self, step: int) -> bool:
+        """Whether the global model is judged at `step`: at the end, and at one in so many aggregations."""
+        number, rest = divmod(step, self.aggregation_period)
+        return step == self.num_steps or (rest == 0 and number % self.evaluation_period == 0)
 
-    def _exchange_steps(self) -> Iterator[int]:
-        return (t for t in range(self.exchange_period, self.num_steps, self.exchange_period) if self._periodic(t))
+    def logs(self, step: int) -> bool:
+        """Whether the update at `step` leaves a record."""
+        return step % self.log_period == 0 or step == self.num_steps - 1
+
+    @cached_property
+    def exchange_steps(self) -> tuple[int, ...]:
+        """The steps of the periodic exchanges; bulk moves as much at once."""
+        found = range(self.exchange_period, self.num_steps, self.exchange_period)
+        return tuple(step for step in found if self._periodic(step))
 
     def _periodic(self, step: int) -> bool:
         return step > 0 and step % self.exchange_period == 0 and self.start <= step < self.stop
@@ -62,6 +77,8 @@ def build(config: Config, *, once: bool) -> Schedule:
         once=once,
         push_at_aggregation=exchange.push == "aggregation",
         push_once=exchange.mode == "explicit",
+        evaluation_period=config.evaluation.every,
+        log_period=config.evaluation.log_every,
     )
 
 

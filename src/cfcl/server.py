@@ -1,14 +1,36 @@
 """The server: which models it averages, and how. It never sees a datapoint or an embedding."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
+from torch import Tensor
 
 from cfcl import rng
 from cfcl.config import Config
-from cfcl.core.averaging import weighted_average
+from cfcl.core.averaging import accumulate
+from cfcl.errors import CfclError
 from cfcl.exchange.messages import SERVER, GlobalModel, LocalModel
 from cfcl.models import Weights
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """What the server knows; where its work is spread over processes, each has one for its own devices."""
+
+    model: Weights
+    """The global model."""
+    serves: tuple[int, ...]
+    """The devices whose models come here."""
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+    """What is averaged besides the model."""
+    total: Tensor | None = None
+    """The sum of the models that have arrived at this aggregation."""
+
+    @property
+    def first(self) -> bool:
+        """Whether the sum starts here."""
+        return 0 in self.serves or not self.serves
 
 
 def participants(config: Config, step: int) -> tuple[int, ...]:
@@ -20,16 +42,48 @@ def participants(config: Config, step: int) -> tuple[int, ...]:
     return tuple(sorted(drawn.tolist()))
 
 
-def aggregate(models: Sequence[LocalModel]) -> Weights:
-    """The new global model, Eq. (5), by the points each device has trained on; buffers go the same way."""
-    ordered = sorted(models, key=lambda model: model.source)
-    weights = [model.weight for model in ordered]
-    return Weights(
-        weighted_average([model.params for model in ordered], weights),
-        weighted_average([model.buffers for model in ordered], weights),
+def start(state: ServerState) -> Tensor:
+    """An empty sum: parameters, buffers, extras, and the sum of weights as the last entry."""
+    return torch.zeros(sum(map(len, _parts(state.model, state.extras))) + 1, dtype=torch.float64)
+
+
+def add(total: Tensor, message: LocalModel) -> None:
+    """Add one model to the sum of Eq. (5), in place; the order of models decides the bits."""
+    parts = _parts(Weights(message.params, message.buffers), message.extras)
+    accumulate(total[:-1], torch.cat([part.cpu() for part in parts]), message.weight)
+    total[-1] += message.weight
+
+
+def finish(state: ServerState, total: Tensor) -> ServerState:
+    """The new global model, Eq. (5), from the sum of all; the old one if no model has arrived."""
+    if total[-1] == 0:
+        return replace(state, total=None)
+    parts = _parts(state.model, state.extras)
+    exact = torch.split(total[:-1] / total[-1], [len(part) for part in parts])
+    means = [mean.to(part) for mean, part in zip(exact, parts, strict=True)]
+    return replace(
+        state, model=Weights(*means[:2]), extras=dict(zip(sorted(state.extras), means[2:], strict=True)), total=None
     )
 
 
-def broadcast(model: Weights, devices: Iterable[int], step: int) -> list[GlobalModel]:
-    """The global model for each of `devices`."""
-    return [GlobalModel(SERVER, device, step, model.params, model.buffers) for device in devices]
+def aggregate(models: Sequence[LocalModel]) -> Weights:
+    """The average of a list of models, Eq. (5), by the points each device has trained on, in order of device."""
+    if not models:
+        raise CfclError("no model has arrived, so there is nothing to average: give at least one")
+    first = models[0]
+    state = ServerState(Weights(first.params, first.buffers), (), extras=first.extras)
+    total = start(state)
+    for model in sorted(models, key=lambda model: model.source):
+        add(total, model)
+    return finish(state, total).model
+
+
+def broadcast(state: ServerState, step: int, devices: Iterable[int] | None = None) -> list[GlobalModel]:
+    """The global model for each device that the server serves."""
+    model = state.model
+    targets = state.serves if devices is None else devices
+    return [GlobalModel(SERVER, device, step, model.params, model.buffers, state.extras) for device in targets]
+
+
+def _parts(model: Weights, extras: Mapping[str, Tensor]) -> list[Tensor]:
+    return [model.params, model.buffers, *(extras[name] for name in sorted(extras))]

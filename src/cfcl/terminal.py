@@ -12,9 +12,14 @@ console = Console()
 complaints = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
 
 
+def note(text: str) -> None:
+    """Print a line on stderr that stops nothing."""
+    complaints.print(f"note: {text}")
+
+
 @contextmanager
 def user_errors(interrupted: str = "interrupted") -> Iterator[None]:
-    """Turn what a user can mend into one line on stderr and its exit code."""
+    """Turn what a user can fix into one line on stderr and its exit code."""
     try:
         yield
     except CfclError as error:

@@ -125,7 +125,7 @@ def complete(num_devices: int) -> Graph:
 
 
 def from_file(path: Path, num_devices: int) -> Graph:
-    """The connected graph in a text file: one `i j` or `i, j` pair a line, `#` starts a comment."""
+    """The connected graph in a text file: one `i j` or `i, j` pair per line, `#` starts a comment."""
     edges: dict[Pair, int] = {}
     for number, line_text in enumerate(_read(path).splitlines(), start=1):
         text = line_text.partition("#")[0].strip()
@@ -154,7 +154,7 @@ def _read(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise CfclError(
             f"graph.edges_file='{path}' cannot be read as text ({error}): give a UTF-8 file with one pair of devices "
-            "a line"
+            "per line"
         ) from None
 
 
@@ -170,7 +170,7 @@ def _parse_pair(text: str, num_devices: int, where: str) -> Pair:
     if i < 0 or j >= num_devices:
         raise CfclError(
             f"{where}: pair {text!r} names device {i if i < 0 else j}, but devices are numbered 0 to "
-            f"{num_devices - 1}: mend the line or change partition.num_devices={num_devices}"
+            f"{num_devices - 1}: fix the line or change partition.num_devices={num_devices}"
         )
     if i == j:
         raise CfclError(f"{where}: pair {text!r} links device {i} to itself, but an edge joins two: delete the line")

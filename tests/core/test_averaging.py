@@ -1,12 +1,22 @@
 import pytest
 import torch
 
-from cfcl.core.averaging import weighted_average
+from cfcl.core.averaging import accumulate
 
 
 @pytest.mark.equation("5")
-def test_weighted_average_matches_eq_5_by_hand() -> None:
-    found = weighted_average([torch.tensor([1.0, 0.0]), torch.tensor([5.0, -4.0])], [30.0, 10.0])
-    # (30 * 1 + 10 * 5) / 40 = 2;  (0 - 40) / 40 = -1
-    torch.testing.assert_close(found, torch.tensor([2.0, -1.0]))
-    assert found.dtype == torch.float32
+def test_a_weighted_sum_matches_eq_5_by_hand() -> None:
+    total = torch.zeros(2, dtype=torch.float64)
+    accumulate(total, torch.tensor([1.0, 0.0]), 30.0)
+    accumulate(total, torch.tensor([5.0, -4.0]), 10.0)
+    # 30 + 50 and 0 - 40, over 40: 2 and -1
+    torch.testing.assert_close(total, torch.tensor([80.0, -40.0], dtype=torch.float64))
+    torch.testing.assert_close(total / 40.0, torch.tensor([2.0, -1.0], dtype=torch.float64))
+
+
+def test_the_sum_is_in_double_precision() -> None:
+    total = torch.zeros(1, dtype=torch.float64)
+    for value in (1e8, 1.0, -1e8):
+        accumulate(total, torch.tensor([value]), 1.0)
+    # in single precision the one would be lost
+    assert total.tolist() == [1.0]

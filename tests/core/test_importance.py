@@ -105,10 +105,10 @@ SCORE_TO_RESERVE = _f64([[1.0, 2.0], [3.0, 5.0], [9.0, 4.0]])  # three candidate
         ("literal_radius", [12.0, 32.0, 0.0]),
         # own distance times sum: 1*3, 4*8, 0*13
         ("literal_point", [3.0, 32.0, 0.0]),
-        # M = median(1, 2, 3, 5, 9, 4), lower middle = 3: (2 + 1), (0 + 0), (0 + 0)
-        ("draft", [3.0, 0.0, 0.0]),
-        # v = 5/3; 3 / (1 + 0.6) = 1.875, eps / (1 + 2.4), eps / 1
-        ("text", [1.875, 0.0, 0.0]),
+        # M = median(1, 2, 3, 5, 9, 4) = 3.5: (2.5 + 1.5), (0.5 + 0), (0 + 0)
+        ("draft", [4.0, 0.5, 0.0]),
+        # v = 5/3; 4 / (1 + 0.6) = 2.5, 0.5 / (1 + 2.4), eps / 1
+        ("text", [2.5, 0.5 / 3.4, 0.0]),
     ],
 )
 def test_embedding_score_by_hand(form: importance.Score, expected: list[float]) -> None:
@@ -116,6 +116,12 @@ def test_embedding_score_by_hand(form: importance.Score, expected: list[float]) 
     torch.testing.assert_close(found, _f64(expected), atol=1e-9, rtol=1e-9)
     if form == "text":
         assert bool((found > 0).all())
+
+
+def test_the_median_of_an_odd_and_of_an_even_number() -> None:
+    assert importance.median(_f64([5.0, 1.0, 3.0])).tolist() == [3.0]
+    assert importance.median(_f64([5.0, 1.0, 4.0, 2.0])).tolist() == [3.0]
+    assert importance.median(_f64([7.0])).tolist() == [7.0]
 
 
 @pytest.mark.equation("15", "17")

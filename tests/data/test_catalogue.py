@@ -161,7 +161,7 @@ def test_where_the_data_lie_does_not_name_the_run() -> None:
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"dataset": "folder"}, "dataset='folder' needs to know where your images are: set data.path"),
+        ({"dataset": "folder"}, "dataset='folder' needs the place of your images: set data.path"),
         ({"dataset": "npz"}, "dataset='npz' needs"),
         ({"path": "x"}, "path='x' is for images of your own, but dataset='digits' is not"),
         ({"dataset": "usps", "image_size": 8}, "image_size=8 has no effect on dataset='usps'"),

@@ -150,7 +150,7 @@ def test_a_passing_trouble_is_overcome(server: Server, tmp_path: Path, trouble: 
 def test_the_next_command_goes_on_where_the_last_one_stopped(server: Server, tmp_path: Path) -> None:
     server.moods = ["cut", "cut", "cut"]
     # 200,000 halved three times leaves 25,000 to come
-    with pytest.raises(CfclError, match=r"big did not come whole in 3 tries .*broke off after 175,000 of 200,000"):
+    with pytest.raises(CfclError, match=r"big could not be downloaded in 3 tries .*broke off after 175,000 of 200,000"):
         fetch(entry_at(server.url), tmp_path, patience=HASTY)
     assert [path.name for path in tmp_path.iterdir()] == ["big.part"]
     fetch(entry_at(server.url), tmp_path, patience=HASTY)
@@ -208,7 +208,7 @@ def test_a_refusal_is_final(server: Server, tmp_path: Path, status: str) -> None
 @pytest.mark.parametrize(("mood", "reason"), [("500", "HTTP 500"), ("stall", "timed out")])
 def test_a_lasting_trouble_ends_after_some_tries(server: Server, tmp_path: Path, mood: str, reason: str) -> None:
     server.moods = [mood] * 3
-    with pytest.raises(CfclError, match=rf"in 3 tries \({reason}\): look at the connection and give the command again"):
+    with pytest.raises(CfclError, match=rf"in 3 tries \({reason}\): check the connection and repeat the command"):
         fetch(entry_at(server.url), tmp_path, patience=HASTY)
     assert len(server.requests) == 3
 

@@ -216,7 +216,8 @@ BAD: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "deep picture": (deep_picture, ("a.png", "I;16", "8 bits")),
     "too few": (lambda p: (paint(p / "a.png"), folder(p)), ("of the 1 images", "fewer than 2", "give more images")),
     "no such npz": (
-        lambda p: datasets.load(DataConfig(dataset="npz", path=p / "no.npz")), ("no.npz", "not there", "give an .npz")),
+        lambda p: datasets.load(DataConfig(dataset="npz", path=p / "no.npz")),
+        ("no.npz", "does not exist", "give an .npz")),
     "npz is text": (
         lambda p: ((p / "t.npz").write_text("hi"), datasets.load(DataConfig(dataset="npz", path=p / "t.npz"))),
         ("t.npz", "not an .npz file", "numpy.savez")),
@@ -325,7 +326,7 @@ def test_bad_torch_items_get_one_line(items: list[Any], complaint: str) -> None:
 
 
 def test_torch_splits_of_two_sizes_are_refused() -> None:
-    with pytest.raises(CfclError, match=r"\(1, 4, 4\) and test images \(1, 4, 5\), but one encoder"):
+    with pytest.raises(CfclError, match=r"\(1, 4, 4\) and test images \(1, 4, 5\), but an encoder takes"):
         datasets.from_torch(Listed([GREY] * 3), Listed([torch.zeros(1, 4, 5)]))
 
 
@@ -374,6 +375,6 @@ def test_a_contact_sheet_has_a_row_for_each_label(tmp_path: Path) -> None:
     assert picture.getpixel((40, 70)) == (0, 0, 0)
     assert sheet.draw(Dataset("x", images, None, images, None)).size == (4 + 10 * 60, 4 + 3 * 60)
     out = sheet.write(dataset, tmp_path / "new" / "sheet.png")
-    with pytest.raises(CfclError, match="exists and is kept: give --force"):
+    with pytest.raises(CfclError, match="exists already: give --force"):
         sheet.write(dataset, out)
     sheet.write(dataset, out, force=True)

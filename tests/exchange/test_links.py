@@ -17,14 +17,14 @@ def test_budgets_of_named_links_differ(tmp_path: Path) -> None:
 
     found = links.budgets(config, LINE)
 
-    assert [found.pulled(0, 1), found.pulled(1, 0), found.pulled(1, 2)] == [2, 0, 5]
+    assert [found.pulled(0, 1, 0), found.pulled(1, 0, 0), found.pulled(1, 2, 0)] == [2, 0, 5]
     assert [found.reserve(0, 1), found.reserve(1, 0), found.reserve(2, 1)] == [7, 3, 10]
 
 
 def test_without_a_table_all_links_are_alike() -> None:
     found = links.budgets(build({"exchange": {"num_pulled": 5, "num_reserve": 10}}), LINE)
-    assert found == links.Budgets(5, 10)
-    assert (found.pulled(0, 1), found.reserve(0, 1)) == (5, 10)
+    assert found == links.Budgets(5, 10, num_candidates=50)
+    assert (found.pulled(0, 1, 0), found.reserve(0, 1)) == (5, 10)
 
 
 def test_rates_of_named_links_differ(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_rates_of_named_links_differ(tmp_path: Path) -> None:
         ("source,target,mbps\n0,x,1\n", r", line 2: '0,x,1' is not 3 numbers"),
         ("source,target,mbps\n0,2,1\n", r", line 2: 0->2 is not a link of the graph: remove"),
         ("source,target,mbps\n0,1,1\n0,1,2\n", r", line 3: link 0->1 is named twice: remove"),
-        ("source,target,mbps\n0,1,0\n", r", line 2: mbps=0 must be above 0: mend"),
+        ("source,target,mbps\n0,1,0\n", r", line 2: mbps=0 must be a finite number above 0: fix"),
     ],
 )
 def test_bad_tables_are_refused(tmp_path: Path, content: str, complaint: str) -> None:

@@ -8,8 +8,10 @@ from cfcl.exchange import messages
 
 
 def test_implicit_messages_have_no_field_for_a_datapoint() -> None:
-    for kind in (messages.EmbeddingReserve, messages.EmbeddingItems):
-        assert {field.name for field in dataclasses.fields(kind)} == {"source", "target", "step", "embeddings"}
+    base = {"source", "target", "step", "embeddings"}
+    assert {field.name for field in dataclasses.fields(messages.EmbeddingItems)} == base
+    # one number per embedding: anything else is refused where it arrives
+    assert {field.name for field in dataclasses.fields(messages.EmbeddingReserve)} == base | {"numbers"}
 
 
 @pytest.mark.parametrize("kind", [messages.EmbeddingReserve, messages.EmbeddingItems])

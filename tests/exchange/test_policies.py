@@ -1,7 +1,9 @@
 """One suite for every policy in both modes, then what is special to each."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from cfcl.core import importance
 from cfcl.core.clustering import Clusters, kmeans
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
-from cfcl.exchange.policies import Choice, Policy, Pull, Randomness
+from cfcl.exchange.policies import Candidates, Choice, Policy, Pull, Randomness, Shown
 
 NAMES = sorted(name for name, policy in policies.POLICIES.items() if policy.choose is not None)
 MODES = ["explicit", "implicit"]
@@ -51,16 +53,34 @@ def make_pull(
         seed=5,
         step=25,
         links=tuple((0, receiver) for receiver in others),
-        candidates=candidates.expand(links, -1, -1),
-        clusters=kmeans(candidates.expand(links, -1, -1), config.num_clusters, seeds.expand(links, -1)),
-        reserve=reserve,
-        positives=reserve + 0.1,
         num_items=num_items,
+        candidates=Candidates(
+            embeddings=candidates.expand(links, -1, -1),
+            clusters=kmeans(candidates.expand(links, -1, -1), config.num_clusters, seeds.expand(links, -1)),
+            lacked=torch.arange(config.num_candidates).expand(links, -1) % 3 == 0,
+        ),
+        reserve=Shown(embeddings=reserve, positives=reserve + 0.1),
         temperature=7.0,
-        margin=0.5,
+        usefulness=partial(importance.expected_loss, margin=0.5),
         config=config,
-        lacked=torch.arange(config.num_candidates).expand(links, -1) % 3 == 0,
     )
+
+
+def changed(pull: Pull, *, candidates: dict[str, Any] | None = None, reserve: dict[str, Any] | None = None) -> Pull:
+    """The same with other candidates, or another reserve."""
+    return replace(
+        pull, candidates=replace(pull.candidates, **candidates or {}), reserve=replace(pull.reserve, **reserve or {})
+    )
+
+
+def parts(group: Candidates | Shown) -> dict[str, Any]:
+    """The tensors of a group by name; those of clusters in one tuple."""
+    found = {name: tuple(vars(value).values()) if name == "clusters" else value for name, value in vars(group).items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def regrouped(kind: type[Any], found: dict[str, Any]) -> Any:
+    return kind(**{name: Clusters(*value) if name == "clusters" else value for name, value in found.items()})
 
 
 def choose(name: str, pull: Pull) -> Choice:
@@ -104,19 +124,20 @@ def test_every_choice_is_lawful_on_any_input(
 def test_a_link_does_not_depend_on_the_others_beside_it(name: str, mode: str) -> None:
     config = small(mode)
     together = make_pull(config, num_items=(3, 5, 4))
-    assert together.reserve is not None
-    assert together.positives is not None
-    alone = Pull(
-        **{
-            **vars(together),
-            "links": ((0, 2),),
-            "candidates": together.candidates[1:2],
-            "clusters": Clusters(*(part[1:2] for part in vars(together.clusters).values())),
-            "reserve": together.reserve[1:2],
-            "positives": together.positives[1:2],
-            "num_items": (5,),
-            "lacked": together.lacked[1:2] if together.lacked is not None else None,
+
+    def second_row(group: Candidates | Shown) -> Any:
+        found = {
+            name: tuple(part[1:2] for part in value) if isinstance(value, tuple) else value[1:2]
+            for name, value in parts(group).items()
         }
+        return regrouped(type(group), found)
+
+    alone = replace(
+        together,
+        links=((0, 2),),
+        num_items=(5,),
+        candidates=second_row(together.candidates),
+        reserve=second_row(together.reserve),
     )
 
     first, second = choose(name, together), choose(name, alone)
@@ -159,13 +180,10 @@ def test_explicit_pull_by_hand() -> None:
     # Candidates: three at 0 and one at 10; reserve: one at 0 and none near 10; positives equal their anchors.
     config = small("explicit", num_candidates=4, num_clusters=2, num_reserve=1, num_pulled=1)
     candidates = torch.tensor([[[0.0], [0.0], [0.0], [10.0]]])
-    pull = Pull(
-        **{
-            **vars(make_pull(config, num_items=(1,))),
-            "candidates": candidates,
-            "reserve": torch.zeros(1, 1, 1),
-            "positives": torch.zeros(1, 1, 1),
-        }
+    pull = changed(
+        make_pull(config, num_items=(1,)),
+        candidates={"embeddings": candidates},
+        reserve={"embeddings": torch.zeros(1, 1, 1), "positives": torch.zeros(1, 1, 1)},
     )
 
     law = policies.choose_explicit(pull).log_probabilities.exp()
@@ -179,14 +197,10 @@ def test_implicit_pull_by_hand() -> None:
     # Clusters {0, 2} around 1 and {10, 14} around 12; one reserve embedding at 0; flat overlap factor.
     config = small("implicit", num_candidates=4, num_clusters=2, num_reserve=1, num_pulled=1, overlap_std=1e6)
     candidates = torch.tensor([[[0.0], [2.0], [10.0], [14.0]]])
-    pull = Pull(
-        **{
-            **vars(make_pull(config, num_items=(1,))),
-            "candidates": candidates,
-            "clusters": kmeans(candidates, 2, torch.tensor([[0.0, 0.5]])),
-            "reserve": torch.zeros(1, 1, 1),
-            "positives": None,
-        }
+    pull = changed(
+        make_pull(config, num_items=(1,)),
+        candidates={"embeddings": candidates, "clusters": kmeans(candidates, 2, torch.tensor([[0.0, 0.5]]))},
+        reserve={"embeddings": torch.zeros(1, 1, 1), "positives": None},
     )
 
     law = policies.choose_implicit(pull).log_probabilities.exp()
@@ -204,7 +218,7 @@ def test_empty_reserve_clusters_do_not_count() -> None:
 
     def law(num_clusters: int) -> Tensor:
         pull = make_pull(small("implicit", num_reserve_clusters=num_clusters), num_items=(3, 3))
-        return choose("cfcl", replace(pull, reserve=places.expand(2, -1, -1))).log_probabilities.exp()
+        return choose("cfcl", changed(pull, reserve={"embeddings": places.expand(2, -1, -1)})).log_probabilities.exp()
 
     torch.testing.assert_close(law(3), law(2))
     assert not torch.allclose(law(2), law(1))
@@ -219,7 +233,7 @@ def test_the_oracle_sends_labels_that_the_receiver_lacks_and_nothing_else() -> N
     lacked = torch.zeros(3, 12, dtype=torch.bool)
     lacked[0, [2, 7]] = True
     lacked[1] = True
-    pull = replace(make_pull(small("explicit"), num_items=(5, 5, 5)), lacked=lacked)
+    pull = changed(make_pull(small("explicit"), num_items=(5, 5, 5)), candidates={"lacked": lacked})
     first, second, third = choose("oracle", pull).chosen
     assert sorted(first.tolist()) == [2, 7]
     assert len(second) == 5
@@ -230,7 +244,7 @@ def test_kmeans_sends_one_item_of_each_group() -> None:
     config = small("explicit", num_candidates=6, num_clusters=2)
     candidates = torch.tensor([[[0.0], [0.4], [0.9], [10.0], [10.3], [10.9]]])
     pull = make_pull(config, num_items=(2,))
-    pull = Pull(**{**vars(pull), "candidates": candidates, "reserve": None, "positives": None})
+    pull = replace(changed(pull, candidates={"embeddings": candidates}), reserve=Shown())
     (chosen,) = choose("kmeans", pull).chosen
     # means 0.43 and 10.4: nearest are 0.4 and 10.3
     assert sorted(chosen.tolist()) == [1, 4]
@@ -241,7 +255,7 @@ def test_reserve_offer_by_kmeans_and_at_random() -> None:
     points = torch.rand(30, 6, generator=torch.Generator().manual_seed(0))
     draws = Randomness(seed=1, device=3, step=0)
     offers = [
-        policies.push_reserve(points, 5, ExchangeConfig.model_validate({"reserve": kind}), draws).tolist()
+        policies.push_reserve(points, 5, ExchangeConfig.model_validate({"reserve": kind}), draws).positions.tolist()
         for kind in ("kmeans", "random")
     ]
     assert all(len(set(offer)) == 5 for offer in offers)
@@ -251,7 +265,7 @@ def test_reserve_offer_by_kmeans_and_at_random() -> None:
 def test_a_policy_can_be_registered_once_and_unknown_ones_are_refused() -> None:
     def first(pull: Pull) -> Choice:
         rows = [torch.arange(n) for n in pull.num_items]
-        return Choice(tuple(rows), torch.zeros(len(rows), pull.candidates.shape[1], dtype=torch.float64))
+        return Choice(tuple(rows), torch.zeros(len(rows), pull.candidates.embeddings.shape[1], dtype=torch.float64))
 
     policies.register("first_ones", Policy(offer=None, choose=first))
     try:
@@ -290,17 +304,21 @@ def test_draws_depend_on_their_name_alone() -> None:
 def test_links_of_several_transmitters_go_through_together(name: str, mode: str) -> None:
     config = small(mode)
     pulls = [replace(make_pull(config, seed=seed, num_items=(3, 4)), links=((seed, 8), (seed, 9))) for seed in range(3)]
+
+    def joined(groups: Sequence[Candidates | Shown]) -> Any:
+        found = {}
+        for name, first in parts(groups[0]).items():
+            values = [parts(group)[name] for group in groups]
+            whole = tuple(map(torch.cat, zip(*values, strict=True))) if isinstance(first, tuple) else torch.cat(values)
+            found[name] = whole
+        return regrouped(type(groups[0]), found)
+
     together = replace(
         pulls[0],
         links=tuple(link for pull in pulls for link in pull.links),
-        candidates=torch.cat([pull.candidates for pull in pulls]),
-        clusters=Clusters(
-            *(torch.cat([getattr(pull.clusters, name) for pull in pulls]) for name in vars(pulls[0].clusters))
-        ),
-        reserve=torch.cat([pull.reserve for pull in pulls if pull.reserve is not None]),
-        positives=torch.cat([pull.positives for pull in pulls if pull.positives is not None]),
         num_items=(3, 4) * 3,
-        lacked=torch.cat([pull.lacked for pull in pulls if pull.lacked is not None]),
+        candidates=joined([pull.candidates for pull in pulls]),
+        reserve=joined([pull.reserve for pull in pulls]),
     )
 
     selection, alone = choose(name, together), [choose(name, pull) for pull in pulls]
@@ -316,7 +334,7 @@ def test_novel_sends_what_is_foreign_to_the_receiver_by_hand() -> None:
     # on a line; the receiver holds 0; four candidates to one reserve point, so the neighbour looked at is the farthest
     points = torch.tensor([[0.0], [1.0], [4.0], [5.0]]).expand(2, -1, -1)
     sent = torch.tensor([[False] * 4, [False, False, True, True]])
-    pull = replace(pull, points=points, reserve_points=torch.zeros(2, 1, 1), sent=sent)
+    pull = changed(pull, candidates={"points": points, "sent": sent}, reserve={"points": torch.zeros(2, 1, 1)})
 
     selection = choose("novel", pull)
 
@@ -325,6 +343,15 @@ def test_novel_sends_what_is_foreign_to_the_receiver_by_hand() -> None:
     expected = torch.tensor([[0, 1, 10, 10], [0, 21, 0, 0]], dtype=torch.float64) / 21
     torch.testing.assert_close(selection.log_probabilities.exp(), expected)
     assert selection.chosen[1].tolist() == [1]  # the others were sent, or are held
+
+
+def test_novel_sends_nothing_where_all_was_sent() -> None:
+    pull = make_pull(small("explicit"), num_items=(2, 2))
+    sent = torch.tensor([[True] * 12, [True] * 11 + [False]])
+    choice = choose("novel", changed(pull, candidates={"sent": sent}))
+    assert [chosen.tolist() for chosen in choice.chosen] == [[], [11]]
+    assert bool(torch.isneginf(choice.log_probabilities[0]).all())
+    assert choice.log_probabilities[1].exp().tolist() == [0.0] * 11 + [1.0]
 
 
 def test_the_sharper_the_surer() -> None:

@@ -5,6 +5,7 @@ import sys
 import time
 from pathlib import Path
 
+from cfcl.records import Record, Setup
 from cfcl.runs.jobs import run_many
 from tests.conftest import SMALL, small
 
@@ -16,9 +17,9 @@ def test_a_failed_run_is_reported_and_does_not_stop_the_others(tmp_path: Path) -
     bad, good = run_many(
         runs,
         out=tmp_path / "runs",
-        num_workers=2,
+        num_workers=1,
         device="cpu",
-        watch=lambda position, row: seen[position].append(row["kind"]),
+        watch=lambda position, record: seen[position].append(record.KIND),
     )
 
     assert bad.folder is None
@@ -57,8 +58,8 @@ def test_a_process_does_one_run_after_another_and_one_that_dies_costs_only_its_r
     runs = [small("train.steps=4", f"seed={seed}") for seed in range(3)]
     killed: list[int] = []
 
-    def watch(position: int, row: dict[str, object]) -> None:
-        if position == 0 and row["kind"] == "setup" and not killed:
+    def watch(position: int, record: Record) -> None:
+        if position == 0 and isinstance(record, Setup) and not killed:
             listing = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True, check=True).stdout
             killed.extend(int(word) for word in listing.split())
             os.kill(killed[0], signal.SIGKILL)

@@ -9,8 +9,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from cfcl.runs import network, plots, series, style
-from tests.runs.conftest import MakeRun
+from cfcl.records import Evaluation, Final, Pull, Reason
+from cfcl.runs import folders, network, plots, series, style
+from tests.runs.conftest import MakeRun, altered
 
 EFFECTIVE, HELD = plots.PULLS[:2]
 TRIPLET, REGULARISER = plots.TRAINING[:2]
@@ -66,21 +67,35 @@ def test_accuracy_against_bytes_shows_a_silent_method_as_a_level_line(make_run: 
     # (50 pushed + 150 pulled) per step
     assert _x(curve) == [0, 2000, 4000]
     assert _y(curve) == [0.5, 0.625, 0.75]
-    assert _y(_curve(axes, "fedavg, at the end")) == [0.375, 0.375]
+    assert _y(_curve(axes, "fedavg (final)")) == [0.375, 0.375]
 
 
 def test_accuracy_against_delay_adds_the_selection_time_before_each_evaluation(make_run: MakeRun) -> None:
     axes = _axes(plots.accuracy_by_seconds([make_run()]))
 
-    # 0.1 s a step; exchanges at 10 (0.25 s, after the evaluation of step 10) and 15 (0.5 s)
+    # 0.1 s per step; exchanges at 10 (0.25 s, after the evaluation of step 10) and 15 (0.5 s)
     assert _x(_curve(axes, "cfcl-explicit")) == [0.0, 1.0, 2.75]
 
 
 def test_pulls_are_averaged_over_links_with_the_middle_80_percent(make_run: MakeRun) -> None:
-    found = series.over_steps([make_run()], "pull", "effective_candidates")
+    found = series.over_steps([make_run()], Pull, "effective_candidates")
 
     # sorted 10 20 30 40: the 10 % quantile lies 0.3 of the way from the 1st to the 2nd, the 90 % one mirrors it
     assert found == series.Band(x=[10, 15], mean=[25, 27], low=[13, 15], high=[37, 39])
+
+
+def test_reasons_of_pulls_leave_plots_as_they_are(make_run: MakeRun) -> None:
+    run = make_run()
+    explained = altered(run, Pull, reasons=(Reason(7, 2, -1.5, -0.5, -1.0, {"novelty": 0.75}),) * 5)
+    (run.folder / "metrics.jsonl").write_text("".join(record.to_line() + "\n" for record in explained.records))
+
+    again = folders.load(run.folder)
+
+    assert again.records == explained.records != run.records
+    plain, drawn = plots.curves([run], *plots.PULLS), plots.curves([again], *plots.PULLS)
+    assert plain is not None
+    assert drawn is not None
+    assert style.to_svg(drawn, "a") == style.to_svg(plain, "a")
 
 
 def test_panels_and_curves_without_content_are_left_out(make_run: MakeRun) -> None:
@@ -122,16 +137,17 @@ def test_bars_carry_the_final_bytes_and_seconds(make_run: MakeRun) -> None:
 
 
 def test_bytes_that_differ_by_orders_are_logarithmic(make_run: MakeRun) -> None:
-    run = make_run()
-    run.of("eval")[-1]["bytes_push"] = 99
+    run = altered(make_run(), Evaluation, bytes_push=99)
 
     assert plots.traffic([run]).axes[1].get_xscale() == "log"
 
 
 def test_heat_maps_share_one_scale_and_average_seeds(make_run: MakeRun) -> None:
-    runs = [make_run("fedavg"), make_run(seed=0), make_run(seed=1)]
-    runs[1].of("final")[0] |= {"label_distances": [[0.0, 1.0], [1.0, 1.0]], "separation": 2.0}
-    runs[2].of("final")[0] |= {"label_distances": [[1.0, 2.0], [2.0, 0.0]], "separation": 4.0}
+    runs = [
+        make_run("fedavg"),
+        altered(make_run(seed=0), Final, label_distances=((0.0, 1.0), (1.0, 1.0)), separation=2.0),
+        altered(make_run(seed=1), Final, label_distances=((1.0, 2.0), (2.0, 0.0)), separation=4.0),
+    ]
 
     figure = plots.label_distances(runs)
 
@@ -145,12 +161,11 @@ def test_heat_maps_share_one_scale_and_average_seeds(make_run: MakeRun) -> None:
 
 
 def test_heat_maps_name_the_labels_that_all_seeds_have(make_run: MakeRun) -> None:
-    runs = [make_run(seed=0), make_run(seed=1)]
-    runs[0].of("final")[0] |= {"labels": [3, 7], "label_distances": [[1.0, 2.0], [2.0, 3.0]]}
-    runs[1].of("final")[0] |= {
-        "labels": [2, 3, 7],
-        "label_distances": [[9.0, 9.0, 9.0], [9.0, 3.0, 4.0], [9.0, 4.0, 5.0]],
-    }
+    wide = ((9.0, 9.0, 9.0), (9.0, 3.0, 4.0), (9.0, 4.0, 5.0))
+    runs = [
+        altered(make_run(seed=0), Final, labels=(3, 7), label_distances=((1.0, 2.0), (2.0, 3.0))),
+        altered(make_run(seed=1), Final, labels=(2, 3, 7), label_distances=wide),
+    ]
 
     figure = plots.label_distances(runs)
 
@@ -163,15 +178,13 @@ def test_heat_maps_name_the_labels_that_all_seeds_have(make_run: MakeRun) -> Non
 
 
 def test_heat_maps_without_a_common_label_are_left_out(make_run: MakeRun) -> None:
-    runs = [make_run(seed=0), make_run(seed=1)]
-    runs[0].of("final")[0] |= {"labels": [3, 7]}
-    runs[1].of("final")[0] |= {"labels": [4, 5]}
+    runs = [altered(make_run(seed=0), Final, labels=(3, 7)), altered(make_run(seed=1), Final, labels=(4, 5))]
 
     assert plots.label_distances(runs) is None
 
 
 def test_graph_draws_edges_as_wide_as_their_bytes(make_run: MakeRun) -> None:
-    run = make_run(positions=[[0.0, 0.0], [0.5, 0.0], [0.5, 1.0]])
+    run = make_run(positions=((0.0, 0.0), (0.5, 0.0), (0.5, 1.0)))
 
     axes = _axes(network.graph(run))
 

@@ -17,6 +17,7 @@ from cfcl.data.datasets import Dataset, load
 from cfcl.errors import CfclError, WorkerLost
 from cfcl.exchange import policies
 from cfcl.models.networks import SmallCnn
+from cfcl.records import Record, Update
 from cfcl.runs import suites
 from cfcl.sim import engines, group, workers
 from cfcl.sim.group import Group
@@ -42,8 +43,8 @@ def hired(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_a_worker_that_dies_is_named_with_its_device_and_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     workers = hired(monkeypatch)
 
-    def watch(row: dict[str, Any]) -> None:
-        if row["kind"] == "train" and row["step"] > 20:
+    def watch(record: Record) -> None:
+        if isinstance(record, Update) and record.step > 20:
             workers[0].process.kill()
 
     message = r"worker 1 \(devices 2 to 3\) was ended by signal 9 at step \d+, device [23]: run again, with fewer"

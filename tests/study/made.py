@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from cfcl.config import NUMERICS
 from cfcl.study.bundle import Cell, Evaluation, Record, Selection, Study
 
-Place = tuple[Any, ...]
+Spot = tuple[Any, ...]
 """Figure, panel, method, and a pair for each swept setting: `("fig8", "usps", "cfcl-explicit", ("devices", 2))`."""
 
 PILOT = 0
@@ -54,19 +55,23 @@ def record(
         active=0.5,
         pulled_share=0.25,
         versions="cfcl 0.1, torch 2.6",
+        numerics=NUMERICS,
         evaluations=evaluations,
     )
     return replace(run, **others)
 
 
 def study(
-    places: Mapping[Place, Sequence[Sequence[float] | Record | None]],
+    places: Mapping[Spot, Sequence[Sequence[float] | Record | None]],
     *,
     milestones: Mapping[str, Sequence[float]] | None = None,
     selections: Sequence[Selection] = (),
     **about: Any,
 ) -> Study:
-    """A study with a curve or a record a seed at each place, None where the run is missing."""
+    """A study with a curve or a record per seed at each place, None where the run is missing.
+
+    The models of selections have no records.
+    """
     cells, runs = [], {}
     for (figure, panel, method, *pairs), curves in places.items():
         settings = dict(pairs)
@@ -77,10 +82,13 @@ def study(
                 continue
             run = curve if isinstance(curve, Record) else record(curve)
             runs[digest] = replace(run, digest=digest, preset=panel, method=method, seed=seed)
+    models = dict.fromkeys((item.panel, item.seed, item.digest) for item in selections)
+    cells += [Cell("fig7", panel, "fedavg", {}, seed, digest) for panel, seed, digest in models]
     return Study(
         about={
             "profile": "made",
             "pilot": PILOT,
+            "numerics": NUMERICS,
             "notes": [],
             "milestones": {name: list(values) for name, values in (milestones or {}).items()},
             **about,
@@ -94,6 +102,13 @@ def study(
 def selection(method: str, *, distance: float, held: float, **others: Any) -> Selection:
     """What a policy selects in the first world of `digits`: three items in the second bin, seven in the fifth."""
     item = Selection(
-        panel="digits", seed=1, method=method, items=10, distance=distance, held=held, histogram=(0, 3, 0, 0, 7)
+        digest="model",
+        panel="digits",
+        seed=1,
+        method=method,
+        items=10,
+        distance=distance,
+        held=held,
+        histogram=(0, 3, 0, 0, 7),
     )
     return replace(item, **others)

@@ -27,7 +27,9 @@ def _study() -> Study:
         milestones={"usps implicit": [0.5, 0.6]},
         selections=[
             made.selection("uniform-explicit", distance=0.1, held=2 / 3),
-            made.selection("cfcl-explicit", distance=0.05, held=0.0, panel="usps", seed=4, histogram=(1, 0, 12)),
+            made.selection(
+                "cfcl-explicit", distance=0.05, held=0.0, panel="usps", seed=4, digest="other", histogram=(1, 0, 12)
+            ),
         ],
         notes=["μ, \"quoted\", 'and' | more"],
     )
@@ -63,6 +65,32 @@ def test_a_later_study_replaces_an_earlier_one(tmp_path: Path) -> None:
     bundle.write(small, tmp_path)
 
     assert bundle.read(tmp_path) == small
+
+
+@pytest.mark.parametrize("written", range(len(FILES)))
+def test_an_interruption_loses_nothing_that_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    place = ("fig5", "digits", "fedavg")
+    before, after = made.study({place: [[0.5, 0.75]]}), made.study({place: [[0.5, 0.75], [0.25, 0.5]]})
+    bundle.write(before, tmp_path)
+    replace_file = Path.replace
+    done: list[Path] = []
+
+    def stopped(path: Path, target: Path) -> Path:
+        if len(done) == written:
+            raise KeyboardInterrupt
+        done.append(target)
+        return replace_file(path, target)
+
+    monkeypatch.setattr(Path, "replace", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        bundle.write(after, tmp_path)
+
+    found = bundle.read(tmp_path)
+    assert before.runs.items() <= found.runs.items()
+    assert all(cell in found.cells for cell in before.cells)
+    assert all(run.evaluations for run in found.runs.values())
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -103,7 +131,6 @@ def test_a_study_knows_what_it_holds() -> None:
     assert study.panels("fig5") == []
     assert study.milestones("usps", "implicit") == [0.5, 0.6]
     assert study.milestones("usps", "explicit") == []
-    assert replace(study, selections=()).figures == ["fig4", "fig9", "fig10"]
 
 
 def test_runs_are_found_by_seed_without_the_pilot_and_what_is_missing() -> None:

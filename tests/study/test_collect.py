@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from cfcl.config import NUMERICS
 from cfcl.runs import suites
-from cfcl.study import collect
+from cfcl.study import collect, selections
 from cfcl.study.bundle import Cell
 from tests.conftest import small
-from tests.study import made
 
 
 @pytest.fixture(scope="module")
@@ -37,29 +37,21 @@ def test_a_record_says_what_the_run_measured(folder: Path) -> None:
     chances = [row["held_labels"] / len(holders[row["receiver"]]) for row in pulls]
     assert found.false_negatives == pytest.approx(sum(chances) / len(chances))
     assert len(found.distances) == len(found.labels) == 10
-    assert collect.without_distances(found).distances == ()
+    assert found.numerics == NUMERICS
 
 
-def test_milestones_come_from_the_pilots_uniform_exchange_alone() -> None:
-    pilot = made.record([0.2, 0.5, 0.6, 0.6, 0.6])  # from 0.2 to 0.6: half way is 0.4, three quarters 0.5
-    runs = {"pilot": pilot, "other": made.record([0.9] * 5)}
-    cells = [
-        Cell("fig6", "usps", "cfcl-explicit", {}, 10, "other"),
-        Cell("fig6", "usps", "uniform-explicit", {}, 10, "pilot"),
-        Cell("fig6", "usps", "uniform-explicit", {}, 1, "other"),
-        Cell("fig6", "usps", "uniform-implicit", {}, 10, "unfinished"),
-    ]
+def test_selections_are_made_once_and_kept_beside_the_runs(folder: Path, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    cell = Cell("fig7", "digits", "fedavg", {}, 0, "abc")
 
-    assert collect.milestones(cells, runs, 10) == {"usps explicit": [0.4, 0.5, 0.56, 0.6]}
+    first = selections.select(folder, cell, tmp_path / "kept")
 
-
-def test_selections_are_made_once_and_kept(folder: Path) -> None:
-    first = collect.select(folder, "digits")
-    stamp = (folder / "selections.json").stat().st_mtime_ns
-
-    assert {item.method for item in first} == set(collect.SELECTING)
+    stamp = (tmp_path / "kept" / "abc.json").stat().st_mtime_ns
+    assert {item.method for item in first} == set(selections.SELECTING)
     for item in first:
         assert sum(item.histogram) == item.items > 0
         assert 0 <= item.held <= 1
-    assert collect.select(folder, "digits") == first
-    assert (folder / "selections.json").stat().st_mtime_ns == stamp
+        assert (item.digest, item.seed, item.panel) == ("abc", 0, "digits")
+    assert selections.select(folder, cell, tmp_path / "kept") == first
+    assert (tmp_path / "kept" / "abc.json").stat().st_mtime_ns == stamp
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before

@@ -32,8 +32,8 @@ def test_a_difference_is_taken_over_the_seeds_that_both_have() -> None:
 
 def test_the_final_accuracy_is_the_mean_over_the_last_fifth() -> None:
     # evaluations at 0, 10, ... 50: those at 40 and 50 count
-    assert measures.final(made.record([1.0, 0.25, 0.5, 0.75, 0.25, 0.75])) == 0.5
-    assert measures.final(made.record([0.25, 0.75])) == 0.75
+    assert measures.final(made.record([1.0, 0.25, 0.5, 0.75, 0.25, 0.75])) == 50
+    assert measures.final(made.record([0.25, 0.75])) == 75
 
 
 def test_the_area_weighs_evaluations_by_the_steps_between_them() -> None:
@@ -41,13 +41,13 @@ def test_the_area_weighs_evaluations_by_the_steps_between_them() -> None:
     run = replace(made.record([]), evaluations=(first, second, replace(third, step=40)))
 
     # (10 × 0.75 + 30 × 0.5) / 40
-    assert measures.area(run) == 0.5625
+    assert measures.area(run) == 56.25
 
 
 def test_the_area_is_divided_by_the_steps_that_were_evaluated() -> None:
     run = made.record([0.0, 0.5, 1.0])
 
-    assert measures.area(replace(run, evaluations=run.evaluations[1:])) == 0.75
+    assert measures.area(replace(run, evaluations=run.evaluations[1:])) == 75
 
 
 def test_an_accuracy_is_reached_on_the_straight_line_between_evaluations() -> None:

@@ -1,11 +1,16 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from cfcl.errors import CfclError
-from cfcl.study import plan, regime
+from cfcl.study import plan
 from cfcl.study.bundle import Cell
-from cfcl.study.plan import PROFILES, Panel
+from cfcl.study.figures import FIGURES, variations
+from cfcl.study.figures.figure import METHODS
+from cfcl.study.figures.steps import YARDSTICKS
+from cfcl.study.profiles import PROFILES, Panel
+from tests.study import made
 
 FULL = PROFILES["full"]
 
@@ -13,7 +18,7 @@ FULL = PROFILES["full"]
 def test_methods_of_a_seed_share_everything_but_the_exchange() -> None:
     runs = {cell.method: run for cell, run in plan.plan(FULL, ["fig5"], ["usps"], [1])}
 
-    assert set(runs) == {*plan.METHODS, *plan.YARDSTICKS}
+    assert set(runs) == {*METHODS, *YARDSTICKS}
     base = runs["fedavg"]
     for method, run in runs.items():
         assert run.seed == 1
@@ -38,7 +43,7 @@ def test_figures_share_runs_where_they_can() -> None:
     assert digests["fig7"] <= digests["fig4"]
     assert digests["fig6"] - pilots <= digests["fig5"]
     # all ten devices, the reserve and the period of the preset: the runs of figure 5 again
-    assert len(digests["fig8"] & digests["fig5"]) == len(plan.METHODS)
+    assert len(digests["fig8"] & digests["fig5"]) == len(METHODS)
     assert len(digests["fig9"] & digests["fig5"]) == 2
     assert len(digests["fig10"] & digests["fig5"]) == 2
 
@@ -47,7 +52,7 @@ def test_the_pilot_is_only_what_sets_milestones_and_comes_first() -> None:
     found = plan.plan(FULL, ["fig6"], ["usps"], [1, 2])
 
     assert [cell.method for cell, _ in found[:2]] == ["uniform-explicit", "uniform-implicit"]
-    assert [cell.seed for cell, _ in found] == [FULL.pilot] * 2 + [1] * len(plan.METHODS) + [2] * len(plan.METHODS)
+    assert [cell.seed for cell, _ in found] == [FULL.pilot] * 2 + [1] * len(METHODS) + [2] * len(METHODS)
     assert FULL.pilot not in (*FULL.seeds, *FULL.regime_seeds)
 
 
@@ -66,13 +71,13 @@ def test_evaluations_keep_their_distance_when_the_aggregation_period_changes() -
 
 def test_every_variation_is_one_of_its_kind_and_differs_from_the_base() -> None:
     found = plan.plan(FULL, ["regime"], seeds=[100])
-    names = [item.name for item in regime.VARIATIONS]
+    names = [item.name for item in variations.VARIATIONS]
 
     assert len(set(names)) == len(names)
     assert {cell.panel for cell, _ in found} == {"fashion-mnist", "usps"}
     exchanging = [cell for cell, _ in found if cell.method not in ("fedavg", "centralised")]
     assert len({cell.digest for cell in exchanging}) == len(exchanging)
-    assert {run.train.steps for _, run in found} == {regime.STEPS}
+    assert {run.train.steps for _, run in found} == {variations.STEPS}
 
 
 def test_variations_of_exchange_alone_share_the_runs_without_exchange() -> None:
@@ -95,8 +100,9 @@ def test_plans_are_merged_into_what_one_plan_would_be() -> None:
     parts = cells(["fig11"], ["usps"], [7]) + cells(["fig6", "fig11"], ["usps", "fashion-mnist"], [7, 1])
     read = [replace(cell, settings=dict(sorted(cell.settings.items()))) for cell in parts]  # as a file has them
     foreign = [replace(whole[0], panel="mnist"), replace(whole[-1], digest="of another time")]
+    kept = replace(made.study({}), cells=(*read[:9], *foreign))
 
-    assert plan.merged(FULL, [*read, *foreign]) == whole
+    assert plan.merged(FULL, kept, read[9:]) == whole
 
 
 def test_where_the_data_lie_changes_no_digest() -> None:
@@ -126,3 +132,16 @@ def test_a_shortened_panel_is_as_long_as_it_says() -> None:
 def test_what_there_is_not_is_refused(figures: list[str], panels: list[str], seeds: list[int], complaint: str) -> None:
     with pytest.raises(CfclError, match=complaint):
         plan.check(PROFILES["smoke"], figures, panels, seeds)
+
+
+def test_all_is_every_figure_of_the_paper() -> None:
+    assert plan.named(["all"]) == ["fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11"]
+    assert plan.named(["fig5", "all", "regime"])[0] == "fig5"
+    assert set(FIGURES) == {*plan.named(["all"]), "regime"}
+
+
+def test_a_figure_is_named_at_one_place_of_the_source() -> None:
+    source = Path(plan.__file__).parent
+    for figure in FIGURES:
+        found = [path.name for path in source.rglob("*.py") if f'"{figure}"' in path.read_text(encoding="utf-8")]
+        assert len(found) == 1, (figure, found)

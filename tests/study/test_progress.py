@@ -3,8 +3,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from cfcl.study import progress
-from cfcl.study.progress import SweepProgress, TimeLeft, minutes
+from cfcl.records import Done, Failed, Final
+from cfcl.study import claims, progress
+from cfcl.study.progress import StudyProgress, TimeLeft, minutes
 from tests.conftest import small
 from tests.study import made
 
@@ -40,11 +41,10 @@ def test_a_run_that_failed_says_nothing_about_speed(monkeypatch: pytest.MonkeyPa
 def test_a_log_says_how_every_run_ended() -> None:
     out = StringIO()
     todo = [small("train.steps=10"), small("train.steps=10", "seed=1")]
-    with SweepProgress(Console(file=out, width=200), todo, reused=3, num_workers=1) as bars:
-        bars.watch(0, {"kind": "setup"})
-        bars.watch(0, {"kind": "eval", "step": 5, "probe": 0.5})
-        bars.watch(0, {"kind": "done", "folder": "there"})
-        bars.watch(1, {"kind": "failed", "error": "no such file"})
+    with StudyProgress(Console(file=out, width=200), todo, reused=3, num_workers=1) as bars:
+        bars.watch(0, Final(5))
+        bars.watch(0, Done("there"))
+        bars.watch(1, Failed("no such file"))
     text = out.getvalue()
     assert "digits cfcl-explicit seed 0 is done" in text
     assert "digits cfcl-explicit seed 1 failed: no such file; 1 failed" in text
@@ -60,7 +60,7 @@ def test_verdicts_name_only_what_was_tried() -> None:
         {("fig5", "digits", "fedavg"): [[0.1, 0.2, 0.3]], ("fig5", "digits", "cfcl-explicit"): [[0.2] * 3]}
     )
     out = StringIO()
-    Console(file=out, width=200).print(progress.verdicts(study))
+    Console(file=out, width=200).print(progress.verdicts(claims.judge(study)))
     assert "undecided" in out.getvalue()
     assert "K-means reserve" not in out.getvalue()
 
@@ -68,4 +68,4 @@ def test_verdicts_name_only_what_was_tried() -> None:
 def test_a_study_without_claims_says_so() -> None:
     study = made.study({("regime", "digits", "cfcl-explicit", ("variation", "base")): [[0.2] * 3]})
 
-    assert progress.verdicts(study) == "No claim is about these figures."
+    assert progress.verdicts(claims.judge(study)) == "No claim is about these figures."

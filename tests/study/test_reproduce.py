@@ -1,31 +1,12 @@
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from cfcl.cli import app
-from cfcl.study import bundle, plan
-from cfcl.study.plan import PROFILES, Panel
-
-TINY = replace(PROFILES["smoke"], panels={"digits": Panel("digits", interval=10, steps=30)})
-
-
-def invoke(*words: str) -> Result:
-    return CliRunner().invoke(app, list(words))
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A study of figure 4, thirty steps a run."""
-    out = tmp_path_factory.mktemp("study")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(PROFILES, "smoke", TINY)
-        result = invoke("reproduce", "fig4", "--out", str(out))
-        assert result.exit_code == 0, result.output
-        yield out
+from cfcl.study import bundle
+from cfcl.study.profiles import PROFILES, Panel
+from tests.study.conftest import TINY, invoke
 
 
 def test_a_study_ends_in_records_pictures_a_table_and_a_page(tiny: Path) -> None:
@@ -98,32 +79,25 @@ def test_a_document_without_a_place_is_left_alone(tiny: Path, tmp_path: Path) ->
     assert document.read_text(encoding="utf-8") == "# Mine\n"
 
 
-def test_figures_and_seeds_can_be_added_one_by_one(tiny: Path, tmp_path: Path) -> None:
-    shutil.copytree(tiny, tmp_path / "study")
-
-    result = invoke("reproduce", "fig7", "--seeds", "1,7", "--out", str(tmp_path / "study"))
-
-    assert result.exit_code == 0
-    assert (tmp_path / "study" / "smoke" / "fig7.png").is_file()
-    assert (tmp_path / "study" / "smoke" / "fig4.png").is_file()
-    assert len(list((tmp_path / "study" / "runs").glob("digits-*"))) == 7  # two of its models were there already
-    found = bundle.read(tmp_path / "study" / "smoke").cells
-    assert [cell.seed for cell in found if cell.figure == "fig7"] == [1, 7]  # the profile has no seed 7
-    assert sorted({cell.seed for cell in found if cell.figure == "fig4"}) == [1, 2]
-
-
-def test_any_panel_of_the_profile_can_be_asked_for(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_panels_and_seeds_can_be_added_one_by_one(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copytree(tiny, tmp_path / "study")
     both = {"shorter": Panel("digits", interval=10, steps=10), **TINY.panels}
     monkeypatch.setitem(PROFILES, "smoke", replace(TINY, panels=both))
 
     for panel in both:  # what is asked for last no longer names the first
-        words = ["reproduce", "fig7", "--seeds", "1", "--panels", panel]
+        words = ["reproduce", "fig7", "--seeds", "1,7" if panel == "digits" else "7", "--panels", panel]
         assert invoke(*words, "--out", str(tmp_path / "study")).exit_code == 0
 
+    assert (tmp_path / "study" / "smoke" / "fig7.png").is_file()
+    assert (tmp_path / "study" / "smoke" / "fig4.png").is_file()
+    assert len(list((tmp_path / "study" / "runs").glob("digits-*"))) == 6 + 2  # the model of seed 1 was there already
+    assert len(list((tmp_path / "study" / "selections").glob("*.json"))) == 3
     found = bundle.read(tmp_path / "study" / "smoke")
-    shown = [(cell.panel, cell.seed) for cell in found.cells if cell.figure == "fig7"]
-    assert shown == [("shorter", 1), ("digits", 1)]
+    shown = sorted((cell.panel, cell.seed) for cell in found.cells if cell.figure == "fig7")
+    assert shown == [("digits", 1), ("digits", 7), ("shorter", 7)]  # the profile has no seed 7
+    assert sorted({cell.seed for cell in found.cells if cell.figure == "fig4"}) == [1, 2]
     assert set(found.about["notes"]) == {
         f"{name} is shortened to {both[name].steps} steps in this profile." for name in both
     }
@@ -161,12 +135,4 @@ def test_a_study_that_cannot_be_read_is_refused_before_any_run(tmp_path: Path) -
 
     assert result.exit_code == 2
     assert "cannot be read: remove that folder, and name all figures again" in result.stderr
-    assert [path.name for path in (tmp_path / "runs").iterdir()] == [".lock"]
-
-
-def test_all_is_every_figure_of_the_paper() -> None:
-    from cfcl.study.reproduce import named
-
-    assert named(["all"]) == ["fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11"]
-    assert named(["fig5", "all", "regime"])[0] == "fig5"
-    assert set(plan.FIGURES) == {*named(["all"]), "regime"}
+    assert not (tmp_path / "runs").exists()

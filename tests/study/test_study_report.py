@@ -7,24 +7,31 @@ import pytest
 from cfcl import __version__
 from cfcl.errors import CfclError
 from cfcl.runs import style
-from cfcl.study import captions, claims, gallery, report, tables
+from cfcl.study import captions, claims, markdown, pages, report, webpage
 from cfcl.study.bundle import Study
+from cfcl.study.figures import FIGURES
+from cfcl.study.report import Part
+from cfcl.study.tables import Table
 from tests.runs.test_report import Page
 from tests.study import made
-from tests.study.test_gallery import HIGH, LOW, everything, pictures_of_everything
+from tests.study.test_figures import HIGH, LOW, everything, whole
 
 HOSTILE = "<script>alert('1')&amp;|*x*"
 
 
 def _page(study: Study) -> str:
-    return report.render(study, gallery.pictures(study))
+    return webpage.render(report.compose(study))
 
 
 def _readme(study: Study) -> str:
-    return report.markdown(study, gallery.pictures(study))
+    return markdown.render(report.compose(study))
 
 
-def _row(table: tables.Table, *start: str) -> dict[str, str]:
+def _table(study: Study, figure: str) -> Table:
+    return FIGURES[figure].table(study, figure)
+
+
+def _row(table: Table, *start: str) -> dict[str, str]:
     """The row that begins with `start`, by its head."""
     (found,) = [row for row in table.rows if row[: len(start)] == list(start)]
     return dict(zip(table.head, found, strict=True))
@@ -33,7 +40,7 @@ def _row(table: tables.Table, *start: str) -> dict[str, str]:
 def test_a_page_about_every_figure(tmp_path: Path) -> None:
     study = everything()
 
-    path = report.write(study, pictures_of_everything(), tmp_path / "new")
+    path = pages.write(whole(), tmp_path / "new")[-1]
 
     text = path.read_text(encoding="utf-8")
     page = Page(text)
@@ -41,7 +48,7 @@ def test_a_page_about_every_figure(tmp_path: Path) -> None:
     assert page.headings == [
         "What the figures show: profile made",
         "Verdicts",
-        *(captions.TITLES[f"fig{number}"] for number in range(4, 12)),
+        *(FIGURES[f"fig{number}"].title for number in range(4, 12)),
         "Where selection matters",
         "Files",
     ]
@@ -50,7 +57,7 @@ def test_a_page_about_every_figure(tmp_path: Path) -> None:
     assert [row[0] for row in page.tables[0][1:]] == [item.claim.id for item in claims.judge(study)]
     for figure in (*(f"fig{number}" for number in range(4, 12)), "regime"):
         command = f"cfcl reproduce {figure} --profile made --panels digits --seeds 1,2"
-        assert (command in page.text) == (figure != "fig7")  # selections alone, without a run of theirs
+        assert (command in page.text) == (figure != "fig7")  # its one model is of the first seed
     assert page.text.count("Versions: cfcl 0.1, torch 2.6.") == 9
     assert f"made by cfcl {__version__}" in page.text
     inner = set(re.findall(r'\bid="([^"]*)"', text))
@@ -60,7 +67,7 @@ def test_a_page_about_every_figure(tmp_path: Path) -> None:
     assert {link for link in links if not link.startswith("#")} - pictures == set(report.FILES)
     for foreign in ("<script", "src=", "@import", "<link", "https://"):
         assert foreign not in text
-    assert report.render(study, pictures_of_everything()) == text
+    assert webpage.render(whole()) == text
 
 
 def test_the_lead_counts_verdicts_and_missing_runs() -> None:
@@ -72,7 +79,7 @@ def test_the_lead_counts_verdicts_and_missing_runs() -> None:
     )
     judged = claims.judge(study)
 
-    found = report.lead(study, judged)
+    found = Part(study, judged, []).lead
 
     # explicit mode ends 25 points ahead in all three seeds; nothing else can be compared
     verdicts = {item.claim.id: item.verdict for item in judged}
@@ -83,15 +90,15 @@ def test_the_lead_counts_verdicts_and_missing_runs() -> None:
         f"Of {total} claims of the paper: 1 supported, 0 not supported, {total - 1} undecided ({total - run} not run). "
         "1 of 8 runs are missing."
     )
-    row = next(row for row in report.verdict_rows(judged) if row[0] == "5c")
+    row = next(row for row in Part(study, judged, []).rows if row[0] == "5c")
     assert (row[1], row[3]) == ("supported", "1 of 1 supported")
-    assert report.verdict_rows(judged)[0][-1] == "–"
+    assert Part(study, judged, []).rows[0][-1] == "–"
 
 
 def test_claims_about_our_own_variants_are_counted_apart() -> None:
     study = made.study({("fig5", "usps", f"{kind}-explicit"): [LOW] for kind in ("novel", "cfcl", "uniform")})
 
-    found = report.lead(study, claims.judge(study))
+    found = Part(study, claims.judge(study), []).lead
 
     assert re.fullmatch(
         r"Of \d+ claims of the paper: 0 supported, 0 not supported, \d+ undecided \(\d+ not run\)\. "
@@ -109,7 +116,7 @@ def test_numbers_are_paired_by_seed() -> None:
         }
     )
 
-    table = tables.table(study, "fig5")
+    table = _table(study, "fig5")
 
     assert [row[1] for row in table.rows] == ["fedavg", "cfcl-explicit", "uniform-explicit"]
     found = _row(table, "usps", "cfcl-explicit")
@@ -144,7 +151,7 @@ def test_swept_settings_are_compared_with_the_plain_choice() -> None:
         }
     )
 
-    reserves, degrees, regime = (tables.table(study, figure) for figure in ("fig9", "fig11", "regime"))
+    reserves, degrees, regime = (_table(study, figure) for figure in ("fig9", "fig11", "regime"))
 
     assert reserves.head[:5] == ["Dataset", "Reserve", "Size", "Method", "Seeds"]
     assert [row[1:5] for row in reserves.rows] == [
@@ -171,7 +178,7 @@ def test_a_reference_that_feels_a_variation_is_not_taken_from_the_base() -> None
         }
     )
 
-    table = tables.table(study, "regime")
+    table = _table(study, "regime")
 
     assert _row(table, "usps", "buffer kept")["Final − FedAvg"] == "+50.00 (one seed)"
     assert _row(table, "usps", "margin 1")["Final − FedAvg"] == "–"  # FedAvg with margin 1 has not run
@@ -180,7 +187,7 @@ def test_a_reference_that_feels_a_variation_is_not_taken_from_the_base() -> None
 def test_variations_have_diagnostics_beside_their_accuracies() -> None:
     study = made.study({("regime", "usps", "cfcl-explicit", ("variation", "base")): [HIGH]})
 
-    row = _row(tables.table(study, "regime"), "usps", "base")
+    row = _row(_table(study, "regime"), "usps", "base")
 
     shown = [row[name] for name in ("Candidates", "Held (%)", "False negatives (%)", "Active (%)")]
     assert shown == ["25", "25.0", "12.5", "50.0"]
@@ -211,7 +218,7 @@ def test_costs_and_selections_have_tables_of_their_own() -> None:
         ],
     )
 
-    costs, selections = tables.table(study, "fig6"), tables.table(study, "fig7")
+    costs, selections = _table(study, "fig6"), _table(study, "fig7")
 
     # steps 5 and 15 at 50 B pushed, 150 B pulled, 100 B up and 0.1 s a step
     assert [row[3:] for row in costs.rows] == [
@@ -227,7 +234,7 @@ def test_costs_and_selections_have_tables_of_their_own() -> None:
 
 def test_captions_say_how_many_seeds_and_what_the_bands_are() -> None:
     def caption(*curves: tuple[float, ...] | None) -> str:
-        return captions.chapters(made.study({("fig5", "usps", "cfcl-explicit"): list(curves)}))[0].caption
+        return captions.chapters(made.study({("fig5", "usps", "cfcl-explicit"): list(curves)}), {})[0].caption
 
     assert caption(LOW).endswith("One seed (1): any difference may be chance.")
     assert caption(None).endswith("No run of it has finished.")
@@ -243,7 +250,7 @@ def test_captions_say_how_many_seeds_and_what_the_bands_are() -> None:
 def test_captions_say_that_a_panel_shows_common_seeds_where_methods_have_different_ones() -> None:
     def caption(**seeds: int) -> str:
         places = {("fig5", "usps", method): [LOW] * number for method, number in seeds.items()}
-        return captions.chapters(made.study(places))[0].caption
+        return captions.chapters(made.study(places), {})[0].caption
 
     assert caption(fedavg=4, bulk=3).endswith("A panel shows the seeds that all its methods have.")
     assert not caption(fedavg=3, bulk=3).endswith("A panel shows the seeds that all its methods have.")
@@ -313,11 +320,8 @@ def test_hostile_text_is_escaped() -> None:
 
 
 def test_markdown_has_the_same_tables_and_the_figures_beside_it() -> None:
-    study, drawn = everything(), pictures_of_everything()
+    text = markdown.render(whole())
 
-    text = report.markdown(study, drawn)
-
-    assert text == report.markdown(study, drawn)
     assert text.startswith("# What the figures show: profile made\n\nOf ")
     for figure in (*(f"fig{number}" for number in range(4, 12)), "regime"):
         assert f"]({figure}.png)" in text
@@ -350,8 +354,8 @@ def test_a_wide_figure_scrolls_rather_than_shrinks() -> None:
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(CfclError, match=r"cannot write .*file/report\.html'.*; choose another folder"):
-        report.write(made.study({}), {}, tmp_path / "file")
+    with pytest.raises(CfclError, match=r"cannot write pages to .*file'.*; choose another folder"):
+        pages.write(report.compose(made.study({})), tmp_path / "file")
 
 
 def test_yardsticks_and_our_variant_have_looks_of_their_own() -> None:
@@ -359,3 +363,10 @@ def test_yardsticks_and_our_variant_have_looks_of_their_own() -> None:
     assert style.LOOKS["novel-explicit"].colour not in {
         look.colour for name, look in style.LOOKS.items() if name != "novel-explicit"
     }
+
+
+def test_a_figure_of_another_version_is_refused() -> None:
+    study = made.study({("fig12", "usps", "fedavg"): [LOW]})
+
+    with pytest.raises(CfclError, match="figure 'fig12' of the study is not known to this cfcl: use the version"):
+        report.compose(study)

@@ -1,7 +1,8 @@
-"""What a run is: every choice as a field, checked before anything starts. The only pydantic in the project."""
+"""What a run is: every choice as a field, checked before anything starts. No other package uses pydantic."""
 
 from cfcl.config.files import build, fields, load, override, parse, presets, section_meaning, to_toml, with_method
 from cfcl.config.schema import (
+    NUMERICS,
     AggregationConfig,
     AugmentConfig,
     Config,
@@ -12,12 +13,15 @@ from cfcl.config.schema import (
     GraphConfig,
     ModelConfig,
     PartitionConfig,
+    RecordsConfig,
     RegulariserConfig,
     Section,
     TrainConfig,
 )
+from cfcl.config.uses import given, notes, replaced
 
 __all__ = [
+    "NUMERICS",
     "AggregationConfig",
     "AugmentConfig",
     "Config",
@@ -28,15 +32,19 @@ __all__ = [
     "GraphConfig",
     "ModelConfig",
     "PartitionConfig",
+    "RecordsConfig",
     "RegulariserConfig",
     "Section",
     "TrainConfig",
     "build",
     "fields",
+    "given",
     "load",
+    "notes",
     "override",
     "parse",
     "presets",
+    "replaced",
     "section_meaning",
     "to_toml",
     "with_method",

@@ -11,6 +11,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from cfcl import methods
 from cfcl.config.schema import Config, Section
 from cfcl.errors import CfclError
 
@@ -23,11 +24,12 @@ def with_method(config: Config, word: str) -> Config:
 
     `centralised` puts all points on one device.
     """
-    method, _, mode = word.partition("-")
-    if method == "centralised":
+    method = methods.parse(word)
+    if method.policy == "centralised":
         alone = ["partition.kind=iid", "partition.num_devices=1", "graph.kind=complete", "aggregation.num_devices=none"]
         config = override(config, alone)
-    return override(config, [f"exchange.method={method}"] + ([f"exchange.mode={mode}"] if mode else []))
+    mode = [f"exchange.mode={method.mode}"] if method.mode else []
+    return override(config, [f"exchange.method={method.policy}", *mode])
 
 
 def presets() -> dict[str, str]:
@@ -53,7 +55,7 @@ def parse(text: str, overrides: Iterable[str] = (), *, source: str = "the text")
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise CfclError(f"{source} is not valid TOML: {error}; mend that line") from None
+        raise CfclError(f"{source} is not valid TOML: {error}; fix that line") from None
     return build(_apply(table, overrides), source=source)
 
 

@@ -7,6 +7,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from cfcl.methods import ALONE, Method
+
+NUMERICS = 1
+"""The version of what settings mean. A changed default raises it, and so does whatever changes the numbers of a run."""
+UNCOUNTED = {"data": {"dir"}, "records": {"explain"}}
+"""Settings that change no number of a run, by section: they stay outside its digest."""
+
 Mode = Literal["explicit", "implicit"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -46,7 +53,7 @@ class DataConfig(Section):
     def _check_path(self) -> Self:
         own = self.dataset in ("folder", "npz")
         if own and self.path is None:
-            raise ValueError(f"dataset={self.dataset!r} needs to know where your images are: set data.path")
+            raise ValueError(f"dataset={self.dataset!r} needs the place of your images: set data.path")
         if not own and self.path is not None:
             raise ValueError(
                 f"path={str(self.path)!r} is for images of your own, but dataset={self.dataset!r} is not: set "
@@ -74,8 +81,8 @@ class PartitionConfig(Section):
 
     kind: Literal["labels", "overlapping", "dirichlet", "iid", "given"] = "labels"
     """`labels`: a few labels per device; `overlapping`: the same, but devices may share points, so that there can be
-    more of them than the data could serve; `dirichlet`: label shares drawn from Dirichlet(alpha); `iid`: shuffled;
-    `given`: as your own images say."""
+    more devices than the data could serve otherwise; `dirichlet`: label shares drawn from Dirichlet(alpha); `iid`:
+    shuffled; `given`: as your own images say."""
     num_devices: Annotated[int, Field(ge=1)] = 10
     """Devices in the network."""
     labels_per_device: PositiveCount = 3
@@ -83,9 +90,9 @@ class PartitionConfig(Section):
     alpha: Positive = 0.5
     """Concentration (kind `dirichlet`): small is skewed, large is even."""
     min_points: Annotated[int, Field(ge=2)] = 2
-    """Fewest points a device may hold; richer devices give some up (kind `dirichlet`)."""
+    """Fewest points per device; devices with more give some away (kind `dirichlet`)."""
     max_points_per_label: PositiveCount | None = None
-    """Most points of one label on one device (kinds `labels`, `overlapping`); not set: no limit."""
+    """Largest number of points of one label on one device (kinds `labels`, `overlapping`); not set: no limit."""
 
 
 class GraphConfig(Section):
@@ -96,7 +103,7 @@ class GraphConfig(Section):
     degree: Positive = 7.0
     """Average number of neighbours (kinds `geometric`: exact, `erdos_renyi`: expected)."""
     edges_file: Path | None = None
-    """Text file with one `device device` pair a line (kind `edges`)."""
+    """Text file with one `device device` pair per line (kind `edges`)."""
 
     @model_validator(mode="after")
     def _check_file(self) -> Self:
@@ -135,7 +142,7 @@ class ModelConfig(Section):
     none."""
     standardise: bool = False
     """First give every channel of every image mean 0 and standard deviation 1, so that brightness, contrast and tint
-    say nothing: for photographs."""
+    do not matter; for photographs."""
     normalise: bool = True
     """Put embeddings on the unit sphere (L2); off leaves them free."""
 
@@ -154,13 +161,13 @@ class TrainConfig(Section):
     margin: Positive = 0.5
     """m of the triplet loss, Eq. (1)."""
     composition: Literal["cross", "union", "negatives_only"] = "cross"
-    """How pulled datapoints enter a batch. `cross`: a share of triplets pairs a local with a pulled point, either
-    way round; `union`: anchors and negatives uniform over all points held; `negatives_only`: pulled points are only
+    """How pulled datapoints enter a batch. `cross`: a share of triplets pairs a local with a pulled point, in
+    either role; `union`: anchors and negatives uniform over all points held; `negatives_only`: pulled points are only
     negatives."""
     remote_fraction: Share = 0.5
     """Share of a batch that is cross pairs (`cross`) or has pulled negatives (`negatives_only`)."""
     negatives: Literal["drawn", "batch"] = "drawn"
-    """`drawn`: points of their own; `batch`: other anchors of the batch (with `cross`), a third less arithmetic."""
+    """`drawn`: points drawn for this purpose; `batch`: other anchors of the batch (with `cross`), a third less work."""
     fedprox: NonNegative = 0.0
     """Weight mu of the proximal term mu/2 |phi - phi_G|^2 (FedProx); 0 is off."""
 
@@ -192,8 +199,8 @@ class ExchangeConfig(Section):
 
     method: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")] = "cfcl"
     """`cfcl`: smart push-pull; `uniform`, `kmeans`, `bulk`: baselines; `novel`: a selection rule of our own; `fedavg`:
-    no exchange; as yardsticks `oracle`, which sees labels, and `centralised`, one device with all the data; or one you
-    registered."""
+    no exchange; for reference `oracle`, which sees labels, and `centralised`, one device with all the data; or a policy
+    that you registered."""
     mode: Mode = "explicit"
     """`explicit` moves datapoints; `implicit` moves embeddings only."""
     period: PositiveCount = 25
@@ -201,7 +208,7 @@ class ExchangeConfig(Section):
     start: Count = 0
     """First step at which an exchange may happen."""
     stop: PositiveCount | None = None
-    """First step at which exchanges happen no more; not set: never."""
+    """Exchanges end before this step; not set: they go on to the end."""
     num_pulled: Count = 5
     """n: items a device pulls from each neighbour per exchange; 0 is no exchange."""
     num_reserve: PositiveCount = 10
@@ -211,18 +218,22 @@ class ExchangeConfig(Section):
     num_clusters: PositiveCount = 10
     """Clusters of the macro stage and of the dynamic margin."""
     budgets_file: Path | None = None
-    """CSV `transmitter,receiver,num_pulled,num_reserve` that overrides the two numbers on the links it names."""
+    """CSV `transmitter,receiver,num_pulled,num_reserve` that overrides the two numbers on the links it names; with a
+    fifth column `step`, num_pulled holds from that step on."""
+    candidates_file: Path | None = None
+    """CSV `device,num_candidates` that overrides K^Approx of the devices it names."""
     reserve: Literal["kmeans", "random"] = "kmeans"
     """Reserve points: nearest to K-means++ centroids of the pixels, or random."""
     candidates: Literal["per_pull", "per_aggregation", "relay"] = "per_pull"
     """Candidates: own data redrawn at each pull or at each aggregation; `relay` may also pass on what was pulled."""
     push: Literal["exchange", "aggregation"] = "exchange"
     """When reserve embeddings are pushed anew (mode `implicit`)."""
-    importance_model: Literal["global", "local"] = "global"
-    """The model that scores candidates: the last global one, or the transmitter's own."""
+    importance_model: Literal["global", "local", "both_local"] = "global"
+    """The model that scores candidates: the last global one, or the transmitter's own; `both_local`: also the receiver
+    embeds the reserve that it pushes with its own (mode `implicit`)."""
     buffer: Literal["purge", "limit", "keep", "lasting"] = "purge"
-    """What a device had pulled before: dropped, kept up to `buffer_size` items (oldest go first), all kept, or kept if
-    it lasts: datapoints do, embeddings belong to a model that is gone."""
+    """What happens to items pulled before. `purge`: dropped; `limit`: the newest `buffer_size` items stay; `keep`: all
+    stay; `lasting`: datapoints stay, embeddings, which belong to an older model, are dropped."""
     buffer_size: PositiveCount = 200
     """Items kept by buffer `limit`."""
     softmax: Literal["cluster", "global"] = "cluster"
@@ -240,13 +251,13 @@ class ExchangeConfig(Section):
     overlap_std: Positive = 0.5
     """Standard deviation of the normal density in Eq. (18)."""
     novelty: Positive = 8.0
-    """How sharply method `novel` tells kinds that the receiver lacks from those it has; near 0 it is uniform."""
+    """How strongly method `novel` prefers kinds that the receiver lacks; near 0 the choice is uniform."""
     num_reserve_clusters: PositiveCount | None = None
     """K-means clusters of a reserve in Eq. (19); not set: each reserve embedding is its own centroid."""
 
     @property
     def retention(self) -> Literal["purge", "limit", "keep"]:
-        """What `buffer` comes to in this mode."""
+        """What `buffer` means in this mode."""
         if self.buffer != "lasting":
             return self.buffer
         return "keep" if self.mode == "explicit" else "purge"
@@ -315,26 +326,33 @@ class CostConfig(Section):
 
 
 class EvaluationConfig(Section):
-    """How the global encoder is judged, and how often."""
+    """How the global encoder is evaluated, and how often."""
 
     every: PositiveCount = 10
-    """Aggregations between evaluations; the first and the last model are always judged."""
+    """Aggregations between evaluations; the first and the last model are always evaluated."""
     probe: Literal["lbfgs", "sgd"] = "lbfgs"
     """Linear probe: converged full-batch L-BFGS, or 1,000 gradient steps."""
     ridge: NonNegative = 1e-4
     """L2 penalty of the converged probe."""
     max_train: PositiveCount = 10_000
-    """Most training points behind probe and neighbours, drawn once; accuracies are always on the whole test split."""
+    """Largest number of training points for probe and neighbours, drawn once; the test split is always used whole."""
     num_neighbours: PositiveCount = 20
     """k of the nearest-neighbour accuracy."""
     num_health: Annotated[int, Field(ge=2)] = 256
-    """Test images behind alignment, uniformity, effective rank and CKA."""
+    """Test images used for alignment, uniformity, effective rank and CKA."""
     num_health_devices: Annotated[int, Field(ge=2)] = 20
-    """Most devices compared by CKA."""
+    """Largest number of devices compared by CKA."""
     num_traced: Count = 50
-    """Most receivers whose pulls leave records of their own, drawn once."""
+    """Largest number of receivers whose pulls are recorded one by one, drawn once."""
     log_every: PositiveCount = 2
     """Steps between records of the training losses."""
+
+
+class RecordsConfig(Section):
+    """What is written down besides the figures. Nothing here changes a number."""
+
+    explain: bool = False
+    """With each pull, why each item was chosen: its index at the transmitter, cluster, probabilities and scores."""
 
 
 class Config(Section):
@@ -355,6 +373,7 @@ class Config(Section):
     regulariser: RegulariserConfig = RegulariserConfig()
     cost: CostConfig = CostConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    records: RecordsConfig = RecordsConfig()
 
     @model_validator(mode="after")
     def _check_devices(self) -> Self:
@@ -388,12 +407,19 @@ class Config(Section):
     def method(self) -> str:
         """Method and mode in one word, such as `cfcl-explicit`."""
         exchange = self.exchange
-        alone = exchange.method in ("fedavg", "centralised")
-        return exchange.method if alone else f"{exchange.method}-{exchange.mode}"
+        return Method(exchange.method, "" if exchange.method in ALONE else exchange.mode).word
 
     @property
     def digest(self) -> str:
-        """Twelve hex digits that name the content."""
-        # Where published files lie does not change what a run is.
-        canonical = json.dumps(self.model_dump(mode="json", exclude={"data": {"dir"}}), sort_keys=True)
+        """Twelve hex digits that name what a run of this config measures today."""
+        return self.digest_under(NUMERICS)
+
+    def digest_under(self, numerics: int) -> str:
+        """The same for a run made under other numerics.
+
+        Only settings that differ from their defaults count, so that a new field orphans no finished run.
+        """
+        changed = self.model_dump(mode="json", exclude_defaults=True, exclude=UNCOUNTED)
+        counted = {key: value for key, value in changed.items() if value != {}}
+        canonical = json.dumps({"numerics": numerics, **counted}, sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]

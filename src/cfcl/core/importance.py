@@ -138,13 +138,19 @@ def embedding_score(
         return radius * to_reserve.sum(dim=-1)
     if form == "literal_point":
         return to_own * to_reserve.sum(dim=-1)
-    threshold = to_reserve.flatten(-2).median(dim=-1).values[:, None, None]
+    threshold = median(to_reserve.flatten(-2))[:, None, None]
     closeness = (threshold - to_reserve).clamp_min(0.0).sum(dim=-1)
     if form == "draft":
         return closeness
     scale = to_own.mean(dim=-1, keepdim=True)
     relative = torch.where(scale > 0, to_own / scale.clamp_min(torch.finfo(scale.dtype).tiny), 0.0)
     return (closeness + 1e-12) / (1.0 + relative)
+
+
+def median(values: Float[Tensor, "*links values"]) -> Float[Tensor, "*links"]:
+    """The middle value over the last axis; the mean of both where there are two."""
+    ordered, size = values.sort(dim=-1).values, values.shape[-1]
+    return (ordered[..., (size - 1) // 2] + ordered[..., size // 2]) / 2
 
 
 def cluster_score(

@@ -32,7 +32,7 @@ class Patience:
 
 
 class _BrokenError(Exception):
-    """The connection failed in a way that another try may mend."""
+    """The connection failed in a way that another try may fix."""
 
 
 def fetch(
@@ -61,10 +61,10 @@ def _fetch_file(url: str, file: File, target: Path, progress: Progress, patience
             break
         except _BrokenError as broken:
             if attempt == patience.num_tries:
-                kept = f"; it goes on after the {part.stat().st_size:,} bytes that are here" if part.exists() else ""
+                kept = f"; it resumes after the {part.stat().st_size:,} bytes that are here" if part.exists() else ""
                 raise CfclError(
-                    f"{url} did not come whole in {attempt} tries ({broken}): look at the connection and give the "
-                    f"command again{kept}"
+                    f"{url} could not be downloaded in {attempt} tries ({broken}): check the connection and repeat the "
+                    f"command{kept}"
                 ) from None
             time.sleep(patience.pause * 2 ** (attempt - 1))
     _accept(url, file, part, target)

@@ -55,7 +55,7 @@ def from_npz(config: DataConfig) -> Dataset:
         raise _bad(
             path,
             f"has `images` of {_form(images.shape)} and `test_images` of {_form(test.shape)}",
-            "one encoder takes one form",
+            "an encoder takes images of one shape",
             "set data.image_size or data.grey",
         )
     test_labels = _numbers(path, "test_labels", arrays.get("test_labels"), len(test), MAX_LABEL)
@@ -80,7 +80,7 @@ def _sub_folders(root: Path, layout: str) -> list[Path]:
     found = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
     if not found:
         raise CfclError(
-            f"{root} has no sub-folder, but data.layout={layout!r} wants one for each of its {layout}: make them, or "
+            f"{root} has no sub-folder, but data.layout={layout!r} needs one for each of its {layout}: make them, or "
             "set data.layout='flat'"
         )
     _mention_rest(root, [path for path in root.iterdir() if not path.is_dir()])
@@ -138,7 +138,7 @@ def _open(path: Path, config: DataConfig) -> Pixels:
 
 
 def _fitted(image: Image.Image, config: DataConfig) -> Pixels:
-    """An image [channels, height, width], of the size wished for."""
+    """An image [channels, height, width], of the requested size."""
     if config.image_size is not None:
         # Pillow widens the filter when it shrinks an image: antialiased.
         image = image.resize((config.image_size, config.image_size), Image.Resampling.BILINEAR)
@@ -154,7 +154,7 @@ def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
                 raise _bad(path, "holds a single array", "arrays need names", "save it with numpy.savez(images=...)")
             arrays = {key: archive[key] for key in archive.files}
     except FileNotFoundError:
-        raise CfclError(f"data.path={str(path)!r} is not there: give an .npz file") from None
+        raise CfclError(f"data.path={str(path)!r} does not exist: give an .npz file") from None
     except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise CfclError(
@@ -169,7 +169,7 @@ def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _as_images(path: Path, key: str, array: NDArray[Any], config: DataConfig) -> Tensor:
-    """[points, channels, height, width], grey and resized as wished."""
+    """[points, channels, height, width], grey and resized as requested."""
     if array.dtype != np.uint8:
         raise _bad(path, f"holds `{key}` of type {array.dtype}", "pixels are uint8", "convert them to 0..255")
     if array.ndim == 3:

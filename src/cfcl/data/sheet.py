@@ -19,9 +19,9 @@ MARGIN = 36
 
 
 def write(dataset: Dataset, out: Path, *, force: bool = False) -> Path:
-    """A PNG with a row for each label, or rows of the first images where there are no labels."""
+    """A PNG with one row per label, or rows of the first images where there are no labels."""
     if out.exists() and not force:
-        raise CfclError(f"{str(out)!r} exists and is kept: give --force to replace it, or another --out")
+        raise CfclError(f"{str(out)!r} exists already: give --force to replace it, or another --out")
     picture = draw(dataset)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

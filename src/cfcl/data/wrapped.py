@@ -31,7 +31,7 @@ def from_torch(
     if images.shape[1:] != test_images.shape[1:]:
         raise CfclError(
             f"{name}: training images are {tuple(images.shape[1:])} and test images {tuple(test_images.shape[1:])}, "
-            "but one encoder takes one form: resize them"
+            "but an encoder takes images of one shape: resize them"
         )
     return Dataset(name, images, labels, test_images, test_labels)
 
@@ -39,7 +39,7 @@ def from_torch(
 def _gather(items: "TorchDataset[Any]", what: str) -> tuple[Tensor, Tensor | None]:
     size = len(items)  # type: ignore[arg-type]
     if size == 0:
-        raise CfclError(f"{what}: there are no items, but training needs some: give a dataset that has")
+        raise CfclError(f"{what}: there are no items, but training needs some: give a dataset that has some")
     images, labels = zip(*(_item(items[i], f"{what}, item {i}") for i in range(size)), strict=True)
     for position, image in enumerate(images):
         if image.shape != images[0].shape:

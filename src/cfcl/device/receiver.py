@@ -8,9 +8,10 @@ from torch import Tensor
 
 from cfcl.config import Config
 from cfcl.core import importance, losses
+from cfcl.core.clustering import Clusters
 from cfcl.device.state import DeviceState, Setting, no_items
 from cfcl.device.transmitter import cluster
-from cfcl.exchange.messages import DataItems, DataReserve, EmbeddingReserve, Items, PullRequest, Reserve
+from cfcl.exchange.messages import DataReserve, EmbeddingReserve, Items, PullRequest, Reserve
 from cfcl.exchange.policies import Randomness
 
 
@@ -20,20 +21,24 @@ def push(
     """The reserves due to the neighbours, Eq. (6) and (13); chosen once, embedded anew each time."""
     if setting.policy.offer is None:
         return state, []
-    sizes = {
-        other: setting.budgets.reserve(other, state.id)
-        for other in neighbours
-        if setting.budgets.pulled(other, state.id) > 0
-    }
+    sizes = {other: size for other in neighbours if (size := reserve_due(setting, other, state.id)) > 0}
     state = _choose_reserves(setting, state, set(sizes.values()))
-    if setting.config.exchange.mode == "explicit":
-        return state, [
-            DataReserve(state.id, other, step, state.points[state.own_reserve[size]]) for other, size in sizes.items()
-        ]
+    if setting.explicit:
+        points = {size: (state.points[chosen.positions], chosen.numbers) for size, chosen in state.own_reserve.items()}
+        return state, [DataReserve(state.id, other, step, *points[size]) for other, size in sizes.items()]
+    model = state.weights if setting.config.exchange.importance_model == "both_local" else state.anchor
     embedded = {
-        size: setting.encoder.embed(state.anchor, state.points[chosen]) for size, chosen in state.own_reserve.items()
+        size: (setting.encoder.embed(model, state.points[chosen.positions]), chosen.numbers)
+        for size, chosen in state.own_reserve.items()
     }
-    return state, [EmbeddingReserve(state.id, other, step, embedded[size]) for other, size in sizes.items()]
+    return state, [EmbeddingReserve(state.id, other, step, *embedded[size]) for other, size in sizes.items()]
+
+
+def reserve_due(setting: Setting, transmitter: int, receiver: int) -> int:
+    """Points in the reserve that `receiver` pushes to `transmitter`; none where nothing is ever pulled."""
+    if setting.policy.offer is None or not setting.budgets.ever_pulled(transmitter, receiver):
+        return 0
+    return setting.budgets.reserve(transmitter, receiver)
 
 
 def store(state: DeviceState, reserve: Reserve) -> DeviceState:
@@ -43,16 +48,21 @@ def store(state: DeviceState, reserve: Reserve) -> DeviceState:
 
 def request(setting: Setting, device: int, step: int, neighbours: Sequence[int]) -> list[PullRequest]:
     """Ask every neighbour for its share of items."""
-    wanted = {other: _items_wanted(setting, other, device) for other in neighbours}
+    wanted = {other: items_wanted(setting, other, device, step) for other in neighbours}
     return [PullRequest(device, other, step, size) for other, size in wanted.items() if size > 0]
 
 
 def absorb(setting: Setting, state: DeviceState, items: Sequence[Items], step: int) -> DeviceState:
-    """Take in what was pulled, by the buffer policy, and set the dynamic margin, Eq. (24)."""
-    exchange = setting.config.exchange
-    received = [item.points if isinstance(item, DataItems) else item.embeddings for item in items]
-    pulled = retain(setting.config, state.pulled, torch.cat([no_items(setting), *received]))
-    margin = _dynamic_margin(setting, state, step) if exchange.mode == "implicit" else 0.0
+    """Take in what was pulled, by the buffer policy, and set the dynamic margin, Eq. (24).
+
+    Items of one exchange may come in several portions: only the first makes room.
+    """
+    received = torch.cat([no_items(setting), *(item.content for item in items)])
+    if state.pulled_at == step:
+        pulled = torch.cat([state.pulled, received])
+    else:
+        pulled = retain(setting.config, state.pulled, received)
+    margin = 0.0 if setting.explicit else _dynamic_margin(setting, state, step)
     return replace(state, pulled=pulled, pulled_at=step, margin=margin)
 
 
@@ -77,22 +87,32 @@ def _choose_reserves(setting: Setting, state: DeviceState, sizes: set[int]) -> D
     return replace(state, own_reserve={**state.own_reserve, **chosen})
 
 
-def _items_wanted(setting: Setting, transmitter: int, receiver: int) -> int:
-    number = setting.budgets.pulled(transmitter, receiver)
-    return number * setting.schedule.num_exchanges if setting.policy.once else number
+def items_wanted(setting: Setting, transmitter: int, receiver: int, step: int) -> int:
+    """How many items `receiver` asks `transmitter` for at `step`; all of the run's at once, if there is one pull."""
+    if setting.policy.when == "start":
+        return sum(setting.budgets.pulled(transmitter, receiver, then) for then in setting.schedule.exchange_steps)
+    return setting.budgets.pulled(transmitter, receiver, step)
 
 
 def _dynamic_margin(setting: Setting, state: DeviceState, step: int) -> float:
-    assert state.candidates is not None
-    settings, candidates = setting.config.regulariser, state.candidates
-    embeddings, clusters = candidates.embeddings, candidates.clusters
-    if setting.config.exchange.importance_model == "local":
-        own = candidates.positions[candidates.positions < len(state.points)]
-        embeddings = setting.encoder.embed(state.anchor, state.points[own])
-        (clusters,) = cluster(setting, [state.id], [embeddings], step)
+    settings = setting.config.regulariser
+    embeddings, clusters = _own_candidates(setting, state, step)
+    if len(embeddings) == 0:
+        return 0.0
     own_centroids = clusters.centroids[0][clusters.assignment[0]]
     member = importance.membership(clusters.assignment[0], clusters.centroids.shape[1])
     radii = importance.cluster_radii((embeddings - own_centroids).square().sum(-1), member)
     return losses.regulariser_margin(
         radii, clusters.counts[0] > 0, factor=settings.radius_factor, radius=settings.radius
     )
+
+
+def _own_candidates(setting: Setting, state: DeviceState, step: int) -> tuple[Tensor, Clusters]:
+    """Embeddings under the global model, and clusters, of the candidates that are the device's own points."""
+    assert state.candidates is not None
+    candidates, own = state.candidates, state.candidates.positions < len(state.points)
+    if bool(own.all()) and setting.config.exchange.importance_model == "global":
+        return candidates.embeddings, candidates.clusters
+    embeddings = setting.encoder.embed(state.anchor, state.points[candidates.positions[own]])
+    (clusters,) = cluster(setting, [state.id], [embeddings], step)
+    return embeddings, clusters

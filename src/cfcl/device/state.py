@@ -12,9 +12,10 @@ from cfcl.core.clustering import Clusters
 from cfcl.core.optimisers import Moments
 from cfcl.errors import CfclError
 from cfcl.exchange.links import Budgets
-from cfcl.exchange.messages import Reserve
-from cfcl.exchange.policies import Policy
+from cfcl.exchange.messages import PullRequest, Reserve
+from cfcl.exchange.policies import Offering, Policy
 from cfcl.models import Encoder, Weights
+from cfcl.objectives import Objective
 from cfcl.schedule import Schedule
 
 Lacks = Callable[[int, Tensor, int], Tensor]
@@ -30,8 +31,16 @@ class Setting:
     policy: Policy
     schedule: Schedule
     budgets: Budgets
+    objective: Objective
     lacks: Lacks | None = None
     """For policies that cheat, in simulation."""
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+    """State besides the model that devices and server share, as it is at the start."""
+
+    @property
+    def explicit(self) -> bool:
+        """Whether datapoints travel; else embeddings do."""
+        return self.config.exchange.mode == "explicit"
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,10 +93,12 @@ class DeviceState:
     pulled: Tensor
     """Datapoints (mode `explicit`) or embeddings (mode `implicit`) from neighbours."""
     pulled_at: int = 0
-    own_reserve: Mapping[int, Tensor] = field(default_factory=dict)
-    """Positions of the reserve, by its size; chosen once."""
+    own_reserve: Mapping[int, Offering] = field(default_factory=dict)
+    """What stands for its data, by the size of the reserve; chosen once."""
     reserves: Mapping[int, Reserve] = field(default_factory=dict)
     """The newest reserve of every neighbour."""
+    requests: tuple[PullRequest, ...] = ()
+    """What neighbours ask for at this exchange."""
     candidates: Candidates | None = None
     sent: Mapping[int, Tensor] = field(default_factory=dict)
     """Positions of the points that each neighbour got and keeps, for policies that remember."""
@@ -99,6 +110,8 @@ class DeviceState:
     """Number of those updates."""
     active: float = 1.0
     """Share of the last batch that moved the model."""
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+    """State besides the model that is averaged with it."""
 
 
 def start(setting: Setting, device: int, store: Tensor, places: Tensor) -> DeviceState:
@@ -111,6 +124,7 @@ def start(setting: Setting, device: int, store: Tensor, places: Tensor) -> Devic
         moments=fresh_moments(initial),
         anchor=initial,
         pulled=no_items(setting),
+        extras=setting.extras,
     )
 
 
@@ -127,8 +141,8 @@ def check(setting: Setting, state: DeviceState) -> None:
     if setting.policy.offer is not None:
         largest = max([exchange.num_reserve, *(reserve for _, reserve in setting.budgets.special.values())])
         _check_size("num_reserve", largest, state)
-    if not setting.policy.once:
-        _check_size("num_candidates", exchange.num_candidates, state)
+    if setting.policy.when == "periodic":
+        _check_size("num_candidates", setting.budgets.candidates(state.id), state)
     _check_size("num_clusters", exchange.num_clusters, state)
 
 
@@ -145,7 +159,7 @@ def no_embeddings(setting: Setting) -> Tensor:
 
 def no_items(setting: Setting) -> Tensor:
     """An empty batch of what this run's mode exchanges."""
-    if setting.config.exchange.mode == "implicit":
+    if not setting.explicit:
         return no_embeddings(setting)
     encoder = setting.encoder
     return torch.zeros(0, *encoder.image_shape, dtype=torch.uint8, device=encoder.device)

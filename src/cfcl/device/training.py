@@ -1,7 +1,7 @@
 """Local training: one update, the model that goes up, and the one that comes down."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from cfcl.device.batching import Batch, draw_batches, num_pulled
 from cfcl.device.state import DeviceState, Setting, fresh_moments
 from cfcl.exchange.messages import SERVER, GlobalModel, LocalModel
 from cfcl.models import Weights
+from cfcl.objectives import Terms
 
 WORTHWHILE = 0.5
 """Share of open triplets in the last batch below which a forward pass to find the open ones pays."""
@@ -32,84 +33,72 @@ class StepReport:
 def local_step(
     setting: Setting, state: DeviceState, step: int, batch: Batch | None = None
 ) -> tuple[DeviceState, StepReport]:
-    """One update, Eq. (4), on the triplet loss, Eq. (1), or on its regularised form, Eq. (23).
+    """One update, Eq. (4), on the objective of the run.
 
     `batch` is the one that `draw_batches` has for this step, if somebody has drawn it already.
     """
-    encoder, train = setting.encoder, setting.config.train
-    num_local = len(state.points)
     drawn = batch or draw_batches(setting, [state], step)[0]
     weight = _regulariser_weight(setting, state, step)
-    found: list[_Terms] = []
+    gradient, buffers, terms = _gradient(setting, state, drawn, weight)
+    fedprox = setting.config.train.fedprox
+    if fedprox > 0:
+        gradient += losses.proximal_gradient(state.weights.params, state.anchor.params, weight=fedprox)
+    moved = replace(
+        _move(setting, state, gradient, buffers),
+        points_seen=state.points_seen + len(state.points) + num_pulled(setting, state),
+        updates=state.updates + 1,
+        active=losses.active_share(terms.total),
+    )
+    return moved, StepReport(
+        loss=float(terms.total.mean()),
+        triplet=float(terms.own.mean()),
+        regulariser=float(terms.regulariser.mean()),
+        weight=weight,
+        active=losses.active_share(terms.own),
+        pulled_share=float((drawn.positions >= len(state.points)).double().mean()),
+    )
 
-    def loss(embeddings: Tensor) -> Tensor:
-        found.append(_terms(setting, state, embeddings, drawn.triplets, weight))
-        return found[-1].total.mean()
+
+def _gradient(setting: Setting, state: DeviceState, batch: Batch, weight: float) -> tuple[Tensor, Tensor, Terms]:
+    """The gradient of the mean loss, the buffers after the forward pass, and the terms of the loss."""
+    encoder, objective = setting.encoder, setting.objective
+
+    def terms(embeddings: Tensor, roles: Tensor | None) -> Terms:
+        return objective.terms(embeddings, roles, received=state.pulled, margin=state.margin, weight=weight)
 
     # A closed hinge has no gradient: where few are open, they alone go through the backward pass.
-    if encoder.is_pure and state.active < WORTHWHILE:
-        loss(encoder.embed(state.weights, drawn.images))
-        gradient, buffers = _open_gradient(setting, state, drawn, found[-1].total > 0, weight)
-    else:
-        gradient, buffers = encoder.gradient(state.weights, drawn.images, loss)
-    if train.fedprox > 0:
-        gradient += losses.proximal_gradient(state.weights.params, state.anchor.params, weight=train.fedprox)
-    state = _move(setting, state, gradient, buffers)
-    triplet, extra, total = (term.detach() for term in found[0])
-    active = losses.active_share(triplet)
-    state = replace(
-        state,
-        points_seen=state.points_seen + num_local + num_pulled(setting, state),
-        updates=state.updates + 1,
-        active=float((total > 0).double().mean()),
-    )
-    return state, StepReport(
-        loss=float(total.mean()),
-        triplet=float(triplet.mean()),
-        regulariser=float(extra.mean()),
-        weight=weight,
-        active=active,
-        pulled_share=float((drawn.positions >= num_local).double().mean()),
-    )
+    if objective.separable and encoder.is_pure and state.active < WORTHWHILE:
+        found = terms(encoder.embed(state.weights, batch.images), batch.roles)
+        return *_open_gradient(setting, state, batch, found.total > 0, terms), found
 
+    def loss(embeddings: Tensor) -> tuple[Tensor, Terms]:
+        found = terms(embeddings, batch.roles)
+        return found.total.mean(), Terms(*(term.detach() for term in found))
 
-class _Terms(NamedTuple):
-    triplet: Tensor
-    extra: Tensor
-    total: Tensor
-
-
-def _terms(setting: Setting, state: DeviceState, embeddings: Tensor, triplets: Tensor | None, weight: float) -> _Terms:
-    """The terms of the loss, triplet by triplet."""
-    first, second, third = embeddings.chunk(3) if triplets is None else embeddings[triplets]
-    triplet = losses.triplet_loss(first, second, third, margin=setting.config.train.margin)
-    if weight == 0:
-        return _Terms(triplet, torch.zeros_like(triplet), triplet)
-    reduction = setting.config.regulariser.reduction
-    extra = losses.regulariser(first, second, state.pulled, margin=state.margin, reduction=reduction)
-    return _Terms(triplet, extra, losses.regularised_triplet_loss(triplet, extra, weight=weight))
+    return encoder.gradient(state.weights, batch.images, loss)
 
 
 def _open_gradient(
-    setting: Setting, state: DeviceState, batch: Batch, is_open: Tensor, weight: float
+    setting: Setting, state: DeviceState, batch: Batch, is_open: Tensor, terms: Callable[[Tensor, None], Terms]
 ) -> tuple[Tensor, Tensor]:
-    """The gradient of the whole batch's mean loss, from its open triplets alone."""
+    """The gradient of the whole batch's mean loss, from its open rows alone."""
     # A few closed ones fill up: convolutions are prepared anew for every size of batch.
     size = -(-int(is_open.sum()) // ROUNDED_TO) * ROUNDED_TO
     if size == 0:
         return torch.zeros_like(state.weights.params), state.weights.buffers
     rows = is_open.to(torch.int8).argsort(descending=True, stable=True)[:size]
 
-    def loss(embeddings: Tensor) -> Tensor:
-        return _terms(setting, state, embeddings, None, weight).total.sum() / len(is_open)
+    def loss(embeddings: Tensor) -> tuple[Tensor, None]:
+        return terms(embeddings, None).total.sum() / len(is_open), None
 
-    return setting.encoder.gradient(state.weights, batch.by_role[:, rows].flatten(0, 1), loss)
+    gradient, buffers, _ = setting.encoder.gradient(state.weights, batch.by_role[:, rows].flatten(0, 1), loss)
+    return gradient, buffers
 
 
 def upload(state: DeviceState, step: int) -> LocalModel:
     """The model for the server, weighted by the mean number of points held since the last aggregation."""
     weight = state.points_seen / state.updates if state.updates else float(len(state.points))
-    return LocalModel(state.id, SERVER, step, state.weights.params, state.weights.buffers, weight)
+    return LocalModel(state.id, SERVER, step, state.weights.params, state.weights.buffers, weight, state.extras)
 
 
 def adopt(setting: Setting, state: DeviceState, model: GlobalModel) -> DeviceState:
@@ -124,13 +113,14 @@ def adopt(setting: Setting, state: DeviceState, model: GlobalModel) -> DeviceSta
         moments=state.moments if aggregation.moments == "keep" else fresh_moments(anchor),
         points_seen=0,
         updates=0,
+        extras=model.extras,
     )
 
 
 def _regulariser_weight(setting: Setting, state: DeviceState, step: int) -> float:
     """W_t, Eq. (25), where there is anything to weigh; else 0."""
     config = setting.config
-    if config.exchange.mode == "explicit" or len(state.pulled) == 0:
+    if setting.explicit or len(state.pulled) == 0:
         return 0.0
     age = 1.0 if config.regulariser.staleness == "constant" else (step - state.pulled_at) / config.exchange.period
     return losses.regulariser_weight(

@@ -3,6 +3,7 @@
 Devices that live together may go through together: links share no arithmetic, they are only faster side by side.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -16,11 +17,14 @@ from cfcl.core.clustering import Clusters
 from cfcl.core.metrics import effective_number
 from cfcl.data.augment import augment
 from cfcl.device.state import Candidates, DeviceState, Setting, no_embeddings
+from cfcl.exchange import policies
 from cfcl.exchange.messages import DataItems, DataReserve, EmbeddingItems, EmbeddingReserve, Items, PullRequest, Reserve
-from cfcl.exchange.policies import Pull, Randomness
+from cfcl.exchange.policies import Choice, Pull, Randomness, Shown
 from cfcl.models import as_input
 
 T = TypeVar("T")
+Asked = tuple[DeviceState, PullRequest]
+"""A transmitter, and what a receiver asks of it."""
 
 MOST_TOGETHER = 512
 """Links, or K-means problems, solved at once; bounds the memory of a large simulation."""
@@ -36,6 +40,8 @@ class Answer:
     embeddings: Tensor
     """The items under the importance model; empty if the policy is blind and nothing was embedded."""
     effective_candidates: float
+    reasons: str = ""
+    """Why each item was chosen, as JSON, if somebody wants to know."""
 
 
 def prepare(setting: Setting, states: Sequence[DeviceState], step: int) -> list[DeviceState]:
@@ -50,8 +56,14 @@ def prepare(setting: Setting, states: Sequence[DeviceState], step: int) -> list[
 
 def answer(setting: Setting, asked: Sequence[tuple[DeviceState, Sequence[PullRequest]]], step: int) -> list[Answer]:
     """Choose what each receiver gets, by Alg. 2, Alg. 3 or a baseline; in order of transmitter, then receiver."""
-    links = [(state, message) for state, messages in asked for message in messages]
-    alike: dict[tuple[int, int], list[tuple[DeviceState, PullRequest]]] = {}
+    # Without the receiver's reserve there is nothing to score against: such a request goes unanswered.
+    links = [
+        (state, message)
+        for state, messages in asked
+        for message in messages
+        if setting.policy.offer is None or message.source in state.reserves
+    ]
+    alike: dict[tuple[int, int], list[Asked]] = {}
     for state, message in links:
         assert state.candidates is not None
         size = (len(state.candidates.payload), _reserve_size(state, message.source))
@@ -82,7 +94,7 @@ def cluster(setting: Setting, ids: Sequence[int], embeddings: Sequence[Tensor], 
 
 def remembers(setting: Setting) -> bool:
     """Whether transmitters note what they have sent: if their policy asks for it and receivers keep what they get."""
-    return setting.policy.remembers and setting.config.exchange.retention != "purge"
+    return "sent" in setting.policy.needs and setting.config.exchange.retention != "purge"
 
 
 def remember(setting: Setting, state: DeviceState, answers: Sequence[Answer]) -> DeviceState:
@@ -128,25 +140,26 @@ def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 def _draw(setting: Setting, state: DeviceState, step: int) -> tuple[Tensor, Tensor, Tensor]:
     """Positions, payload and embeddings of a device's candidates."""
-    explicit = setting.config.exchange.mode == "explicit"
+    explicit = setting.explicit
     positions = _draw_positions(setting, state, step)
     own, relayed = positions[positions < len(state.points)], positions[positions >= len(state.points)]
     points, passed_on = state.points[own], state.pulled[relayed - len(state.points)]
     if explicit:
         points, passed_on = torch.cat([points, passed_on]), no_embeddings(setting)
-    wanted = not explicit or (setting.policy.scores and not setting.policy.pixels)
+    wanted = not explicit or "embeddings" in setting.policy.needs
     embeddings = torch.cat([_embed(setting, state, points), passed_on]) if wanted else no_embeddings(setting)
     return torch.cat([own, relayed]), points if explicit else embeddings, embeddings
 
 
 def _draw_positions(setting: Setting, state: DeviceState, step: int) -> Tensor:
     exchange = setting.config.exchange
-    if setting.policy.once:
+    if setting.policy.when == "start":
         return torch.arange(len(state.points), device=state.points.device)
     when = setting.schedule.last_aggregation(step) if exchange.candidates == "per_aggregation" else step
     pool = len(state.points) + (len(state.pulled) if exchange.candidates == "relay" else 0)
     uniforms = Randomness(setting.config.seed, state.id, when).uniforms("candidates", pool)
-    return importance.uniform_sample(uniforms, exchange.num_candidates).to(state.points.device)
+    size = setting.budgets.candidates(state.id)
+    return importance.uniform_sample(uniforms, size).to(state.points.device)
 
 
 def _embed(setting: Setting, state: DeviceState, points: Tensor) -> Tensor:
@@ -154,94 +167,131 @@ def _embed(setting: Setting, state: DeviceState, points: Tensor) -> Tensor:
     return setting.encoder.embed(model, points)
 
 
-def _answer_alike(
-    setting: Setting, links: Sequence[tuple[DeviceState, PullRequest]], reserves: _Reserves, step: int
-) -> list[Answer]:
+def _answer_alike(setting: Setting, links: Sequence[Asked], reserves: _Reserves, step: int) -> list[Answer]:
     """Answers on links whose candidates and reserves are of one size, so that they are one batch."""
     assert setting.policy.choose is not None
     config = setting.config
-    candidates = [state.candidates for state, _ in links if state.candidates is not None]
-    in_pixels = setting.policy.pixels and config.exchange.mode == "explicit"
-    reserve, positives = (None, None) if in_pixels else _stack_reserves(setting, links, reserves)
     pull = Pull(
         seed=config.seed,
         step=step,
         links=tuple((state.id, message.source) for state, message in links),
-        # A blind policy sees only how many candidates there are.
-        candidates=torch.stack([item.embeddings if len(item.embeddings) else _unseen(item) for item in candidates]),
-        clusters=_join([item.clusters for item in candidates]),
-        reserve=reserve,
-        positives=positives,
         num_items=tuple(message.num_items for _, message in links),
+        candidates=_stack_candidates(setting, links),
+        reserve=_stack_reserves(setting, links, reserves),
         temperature=schedule.temperature(
             step,
             num_steps=config.train.steps,
             start=config.exchange.temperature_start,
             end=config.exchange.temperature_end,
         ),
-        margin=config.train.margin,
+        usefulness=setting.objective.usefulness,
         config=config.exchange,
-        points=torch.stack([_flat(item.payload) for item in candidates]) if in_pixels else None,
-        reserve_points=_reserve_points(links) if in_pixels else None,
-        sent=_sent(links, candidates) if remembers(setting) else None,
-        lacked=_lacked(setting, links, candidates) if setting.policy.cheats else None,
     )
     choice = setting.policy.choose(pull)
     effective = effective_number(choice.log_probabilities.exp()).tolist()
-    kind = DataItems if config.exchange.mode == "explicit" else EmbeddingItems
     return [
-        Answer(
-            kind(state.id, message.source, step, item.payload[chosen]),
-            item.positions[chosen],
-            item.embeddings[chosen] if len(item.embeddings) else item.embeddings,
-            number,
+        _answer(
+            setting, state, message, chosen, number, explain(choice, row, _own(state)) if config.records.explain else ""
         )
-        for (state, message), item, chosen, number in zip(links, candidates, choice.chosen, effective, strict=True)
+        for row, ((state, message), chosen, number) in enumerate(zip(links, choice.chosen, effective, strict=True))
     ]
 
 
-def _lacked(
-    setting: Setting, links: Sequence[tuple[DeviceState, PullRequest]], candidates: Sequence[Candidates]
-) -> Tensor:
-    assert setting.lacks is not None
-    pairs = zip(links, candidates, strict=True)
-    return torch.stack([setting.lacks(state.id, item.positions, message.source) for (state, message), item in pairs])
+def _answer(
+    setting: Setting, state: DeviceState, message: PullRequest, chosen: Tensor, effective: float, reasons: str
+) -> Answer:
+    item = _own(state)
+    return Answer(
+        (DataItems if setting.explicit else EmbeddingItems)(
+            state.id, message.source, message.step, item.payload[chosen]
+        ),
+        item.positions[chosen],
+        item.embeddings[chosen] if len(item.embeddings) else item.embeddings,
+        effective,
+        reasons,
+    )
 
 
-def _reserve_points(links: Sequence[tuple[DeviceState, PullRequest]]) -> Tensor:
+def explain(choice: Choice, row: int, candidates: Candidates) -> str:
+    """Why each item of a link was chosen, as JSON: figures only, and never what it looks like."""
+    stages = choice.stages
+    return json.dumps(
+        [
+            {
+                "index": int(candidates.positions[place]),
+                "cluster": None if stages is None else int(stages.clusters[row, place]),
+                "log_probability": float(choice.log_probabilities[row, place]),
+                "macro": None if stages is None else float(stages.macro[row, place]),
+                "micro": None if stages is None else float(stages.micro[row, place]),
+                "scores": {name: float(values[row, place]) for name, values in choice.scores.items()},
+            }
+            for place in choice.chosen[row].tolist()
+        ]
+    )
+
+
+def _own(state: DeviceState) -> Candidates:
+    assert state.candidates is not None
+    return state.candidates
+
+
+def _stack_candidates(setting: Setting, links: Sequence[Asked]) -> policies.Candidates:
+    found = [_own(state) for state, _ in links]
+    needs = setting.policy.needs
+    return policies.Candidates(
+        # A policy that needs no embeddings sees only how many candidates there are.
+        embeddings=torch.stack([item.embeddings if len(item.embeddings) else _unseen(item) for item in found]),
+        clusters=_join([item.clusters for item in found]),
+        points=torch.stack([_flat(item.payload) for item in found]) if _in_pixels(setting) else None,
+        sent=_sent(links) if remembers(setting) else None,
+        lacked=_lacked(setting, links) if "labels" in needs else None,
+    )
+
+
+def _in_pixels(setting: Setting) -> bool:
+    return "pixels" in setting.policy.needs and setting.explicit
+
+
+def _stack_reserves(setting: Setting, links: Sequence[Asked], reserves: _Reserves) -> Shown:
+    """The receivers' reserves: as embeddings (of datapoints, also of one augmentation of each), or as pixels."""
+    if setting.policy.offer is None:
+        return Shown()
     found = [state.reserves[message.source] for state, message in links]
-    return torch.stack([_flat(reserve.points) for reserve in found if isinstance(reserve, DataReserve)])
+    numbers = [reserve.numbers for reserve in found if reserve.numbers is not None]
+    shown = Shown(numbers=torch.stack(numbers) if numbers else None)
+    if _in_pixels(setting):
+        shown = replace(shown, points=torch.stack([_flat(reserve.content) for reserve in found]))
+    if setting.explicit and "embeddings" not in setting.policy.needs:
+        return shown
+    pairs = [reserves.embed(state, message.source) for state, message in links]
+    altered = [positives for _, positives in pairs if len(positives)]
+    return replace(
+        shown,
+        embeddings=torch.stack([embeddings for embeddings, _ in pairs]),
+        positives=torch.stack(altered) if altered else None,
+    )
 
 
-def _sent(links: Sequence[tuple[DeviceState, PullRequest]], candidates: Sequence[Candidates]) -> Tensor:
+def _lacked(setting: Setting, links: Sequence[Asked]) -> Tensor:
+    assert setting.lacks is not None
+    return torch.stack([setting.lacks(state.id, _own(state).positions, message.source) for state, message in links])
+
+
+def _sent(links: Sequence[Asked]) -> Tensor:
     """Which candidates of each link its receiver has had."""
-    had = [
-        state.sent.get(message.source, item.positions[:0])
-        for (state, message), item in zip(links, candidates, strict=True)
-    ]
-    return torch.stack([torch.isin(item.positions, some) for item, some in zip(candidates, had, strict=True)])
+    pairs = [(_own(state).positions, state.sent.get(message.source)) for state, message in links]
+    return torch.stack([torch.isin(own, own[:0] if had is None else had) for own, had in pairs])
 
 
 def _flat(points: Tensor) -> Tensor:
     return points.flatten(1).float() / 255.0
 
 
-def _stack_reserves(
-    setting: Setting, links: Sequence[tuple[DeviceState, PullRequest]], reserves: _Reserves
-) -> tuple[Tensor | None, Tensor | None]:
-    """The receivers' reserves as embeddings and, where they are datapoints, those of one augmentation of each."""
-    if setting.policy.offer is None:
-        return None, None
-    pairs = [reserves.embed(state, message.source) for state, message in links]
-    altered = [positives for _, positives in pairs if len(positives)]
-    return torch.stack([found for found, _ in pairs]), torch.stack(altered) if altered else None
-
-
 def _reserve_size(state: DeviceState, receiver: int) -> int:
     reserve: Reserve | None = state.reserves.get(receiver)
     if reserve is None:
         return 0
-    return len(reserve.points) if isinstance(reserve, DataReserve) else len(reserve.embeddings)
+    return len(reserve.content)
 
 
 def _unseen(candidates: Candidates) -> Tensor:

@@ -1,9 +1,11 @@
 """What communication costs, counted at the link and nowhere else."""
 
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TypedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypedDict, get_args
+
+from torch import Tensor
 
 from cfcl.config import CostConfig
 from cfcl.exchange.messages import (
@@ -17,7 +19,6 @@ from cfcl.exchange.messages import (
     Kind,
     LocalModel,
     Message,
-    PullRequest,
 )
 
 LABELS: dict[type[Message], tuple[Kind, Direction]] = {
@@ -28,6 +29,9 @@ LABELS: dict[type[Message], tuple[Kind, Direction]] = {
     LocalModel: ("model", "up"),
     GlobalModel: ("model", "down"),
 }
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
 
 class Totals(TypedDict):
@@ -44,15 +48,21 @@ class Totals(TypedDict):
 def size_of(message: Message, *, num_parameters: int) -> int:
     """Bytes charged for `message`: one per pixel value, four per embedding entry or parameter."""
     match message:
-        case DataReserve() | DataItems():
+        case DataReserve():
+            return message.points.numel() + _bytes(message.numbers)
+        case DataItems():
             return message.points.numel()
-        case EmbeddingReserve() | EmbeddingItems():
-            return 4 * message.embeddings.numel()
+        case EmbeddingReserve():
+            return _bytes(message.embeddings) + _bytes(message.numbers)
+        case EmbeddingItems():
+            return _bytes(message.embeddings)
         case LocalModel() | GlobalModel():
-            return 4 * num_parameters
-        case PullRequest():
-            return 0
-    raise AssertionError(type(message))
+            return 4 * num_parameters + sum(map(_bytes, message.extras.values()))
+    return 0  # control traffic, and what the server tells itself
+
+
+def _bytes(numbers: Tensor | None) -> int:
+    return 0 if numbers is None else 4 * numbers.numel()
 
 
 @dataclass
@@ -70,7 +80,7 @@ class Ledger:
 
     def charge(self, message: Message) -> None:
         """Count one transfer. Its time runs beside that of the others until `settle`."""
-        if isinstance(message, PullRequest) or (isinstance(message, GlobalModel) and not self.config.charge_broadcast):
+        if type(message) not in LABELS or (isinstance(message, GlobalModel) and not self.config.charge_broadcast):
             return
         size = size_of(message, num_parameters=self.num_parameters)
         kind, direction = LABELS[type(message)]
@@ -116,6 +126,18 @@ class Ledger:
             {"source": source, "target": target, "kind": kind, "direction": direction, "bytes": size}
             for (source, target, kind, direction), size in sorted(self.bytes.items())
         ]
+
+    def numbers(self) -> list[list[int]]:
+        """The bytes as numbers alone, for other processes."""
+        return [
+            [source, target, KINDS.index(kind), DIRECTIONS.index(direction), size]
+            for (source, target, kind, direction), size in self.bytes.items()
+        ]
+
+    def with_numbers(self, rows: Iterable[Sequence[int]]) -> "Ledger":
+        """A ledger with the bytes that `numbers` of several processes tell."""
+        whole = {(source, target, KINDS[kind], DIRECTIONS[way]): size for source, target, kind, way, size in rows}
+        return replace(self, bytes=whole)
 
     def _rate(self, source: int, target: int) -> float:
         if target == SERVER:

@@ -1,90 +1,180 @@
-"""Numbers that differ from link to link, read from small CSV files."""
+"""Numbers that differ from link to link, from device to device or over time, read from small CSV files."""
 
 import csv
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cfcl.config import Config
+from cfcl.config import Config, ExchangeConfig
 from cfcl.errors import CfclError
 from cfcl.topology import Graph
+
+Link = tuple[int, int]
+Line = tuple[str, Link, tuple[float, ...]]
+"""Where it stands, which link it is about, and its numbers."""
 
 
 @dataclass(frozen=True)
 class Budgets:
-    """Items pulled and reserve points pushed on every (transmitter, receiver) link."""
+    """Items pulled and reserve points pushed on every (transmitter, receiver) link, and candidates of every device."""
 
     num_pulled: int
     num_reserve: int
-    special: Mapping[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    special: Mapping[Link, tuple[int, int]] = field(default_factory=dict)
+    """Both numbers, on the links where they differ."""
+    later: Mapping[Link, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """On links whose number of items changes: from which step on it is how much, in order of step."""
+    num_candidates: int = 0
+    special_candidates: Mapping[int, int] = field(default_factory=dict)
+    """On the devices where it differs."""
 
-    def pulled(self, transmitter: int, receiver: int) -> int:
-        """N of the link."""
-        return self.special.get((transmitter, receiver), (self.num_pulled, 0))[0]
+    def pulled(self, transmitter: int, receiver: int, step: int) -> int:
+        """N of the link at `step`."""
+        link = transmitter, receiver
+        known = [number for start, number in self.later.get(link, ()) if start <= step]
+        return known[-1] if known else self.special.get(link, (self.num_pulled, 0))[0]
+
+    def ever_pulled(self, transmitter: int, receiver: int) -> bool:
+        """Whether the link carries items at any step."""
+        link = transmitter, receiver
+        return self.pulled(*link, 0) > 0 or any(number > 0 for _, number in self.later.get(link, ()))
 
     def reserve(self, transmitter: int, receiver: int) -> int:
         """K^Reserve that `receiver` pushes to `transmitter`."""
         return self.special.get((transmitter, receiver), (0, self.num_reserve))[1]
 
+    def candidates(self, device: int) -> int:
+        """K^Approx of a device."""
+        return self.special_candidates.get(device, self.num_candidates)
+
 
 def budgets(config: Config, graph: Graph) -> Budgets:
     """The budgets of a run."""
     exchange = config.exchange
-    special: dict[tuple[int, int], tuple[int, int]] = {}
-    if exchange.budgets_file is not None:
-        rows = _read(exchange.budgets_file, ("transmitter", "receiver", "num_pulled", "num_reserve"), graph)
-        for line, link, (pulled, reserve) in rows:
-            where = f"{exchange.budgets_file}, line {line}"
-            if pulled != int(pulled) or pulled < 0 or reserve != int(reserve) or reserve < 1:
-                raise CfclError(
-                    f"{where}: num_pulled={pulled:g}, num_reserve={reserve:g} on link {link[0]}->{link[1]}: they must "
-                    "be whole numbers from 0 and from 1; mend the line"
-                )
-            if pulled > exchange.num_candidates:
-                raise CfclError(
-                    f"{where}: num_pulled={pulled:g} exceeds exchange.num_candidates={exchange.num_candidates}, but "
-                    "items are drawn without replacement: lower it or raise exchange.num_candidates"
-                )
+    candidates = _candidates(exchange, graph.num_devices)
+    special: dict[Link, tuple[int, int]] = {}
+    later: dict[Link, list[tuple[int, int]]] = {}
+    for where, link, (pulled, reserve, step) in _budget_lines(exchange.budgets_file, graph):
+        _check_budget(where, link, pulled, reserve, step, candidates.get(link[0], exchange.num_candidates))
+        if step == 0:
             special[link] = int(pulled), int(reserve)
-    return Budgets(exchange.num_pulled, exchange.num_reserve, special)
+        else:
+            later.setdefault(link, []).append((int(step), int(pulled)))
+    return Budgets(
+        exchange.num_pulled,
+        exchange.num_reserve,
+        special,
+        {link: tuple(sorted(changes)) for link, changes in later.items()},
+        exchange.num_candidates,
+        candidates,
+    )
 
 
-def rates(path: Path | None, graph: Graph) -> dict[tuple[int, int], float]:
+def rates(path: Path | None, graph: Graph) -> dict[Link, float]:
     """Mbit/s of the links that `path` names."""
-    found: dict[tuple[int, int], float] = {}
-    for line, link, (rate,) in _read(path, ("source", "target", "mbps"), graph) if path is not None else ():
-        if rate <= 0:
-            raise CfclError(f"{path}, line {line}: mbps={rate:g} must be above 0: mend the line")
+    found: dict[Link, float] = {}
+    for where, link, (rate,) in _lines(path, ("source", "target", "mbps"), graph) if path is not None else ():
+        if not 0 < rate < math.inf:
+            raise CfclError(f"{where}: mbps={rate:g} must be a finite number above 0: fix the line")
         found[link] = rate
     return found
 
 
-def _read(path: Path, columns: tuple[str, ...], graph: Graph) -> list[tuple[int, tuple[int, int], tuple[float, ...]]]:
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = [(number, row) for number, row in enumerate(csv.reader(file), start=1) if row]
-    except (OSError, UnicodeDecodeError) as error:
-        raise CfclError(f"cannot read {path}: {error}; give a CSV file with the columns {','.join(columns)}") from None
-    if not rows or tuple(cell.strip() for cell in rows[0][1]) != columns:
-        given = ",".join(rows[0][1]) if rows else ""
-        raise CfclError(f"{path}, line 1: header {given!r} is not {','.join(columns)!r}: make it the first line")
-    known = set(graph.links)
-    result: list[tuple[int, tuple[int, int], tuple[float, ...]]] = []
+def _budget_lines(path: Path | None, graph: Graph) -> list[Line]:
+    """Lines with a step as their last number; 0 where the file has no such column."""
+    columns = ("transmitter", "receiver", "num_pulled", "num_reserve")
+    if path is None:
+        return []
+    rows = _read(path, columns)
+    if tuple(cell.strip() for cell in rows[0][1]) == (*columns, "step"):
+        return _parsed(path, rows, 5, graph, by_last=True)
+    return [(where, link, (*numbers, 0.0)) for where, link, numbers in _lines(path, columns, graph)]
+
+
+def _check_budget(where: str, link: Link, pulled: float, reserve: float, step: float, candidates: int) -> None:
+    whole = all(math.isfinite(value) and value == int(value) for value in (pulled, reserve, step))
+    if not whole or pulled < 0 or reserve < 1 or step < 0:
+        raise CfclError(
+            f"{where}: num_pulled={pulled:g}, num_reserve={reserve:g}, step={step:g} on link {link[0]}->{link[1]}: "
+            "they must be whole numbers from 0, from 1 and from 0; fix the line"
+        )
+    if pulled > candidates:
+        raise CfclError(
+            f"{where}: num_pulled={pulled:g} exceeds the {candidates} candidates of device {link[0]}, but items are "
+            "drawn without replacement: lower it or raise exchange.num_candidates"
+        )
+
+
+def _candidates(exchange: ExchangeConfig, num_devices: int) -> dict[int, int]:
+    """K^Approx of the devices that `exchange.candidates_file` names."""
+    path, found = exchange.candidates_file, dict[int, int]()
+    if path is None:
+        return found
+    columns = ("device", "num_candidates")
+    rows = _read(path, columns)
+    _check_header(path, rows, columns)
     for number, row in rows[1:]:
-        link, values = _parse(row, len(columns), f"{path}, line {number}")
-        if link not in known:
-            raise CfclError(f"{path}, line {number}: {link[0]}->{link[1]} is not a link of the graph: remove the line")
-        if any(link == other for _, other, _ in result):
-            raise CfclError(f"{path}, line {number}: link {link[0]}->{link[1]} is named twice: remove one line")
-        result.append((number, link, values))
+        where = f"{path}, line {number}"
+        device, size = (int(value) if value == int(value) else -1 for value in _numbers(row, 2, where))
+        if not 0 <= device < num_devices or device in found:
+            raise CfclError(f"{where}: device {row[0]} is not one of 0 to {num_devices - 1}, named once: fix the line")
+        if size < max(exchange.num_clusters, exchange.num_pulled, 1):
+            raise CfclError(
+                f"{where}: num_candidates={row[1]} is below exchange.num_clusters={exchange.num_clusters} or "
+                f"exchange.num_pulled={exchange.num_pulled}: raise it"
+            )
+        found[device] = size
+    return found
+
+
+def _lines(path: Path, columns: tuple[str, ...], graph: Graph) -> list[Line]:
+    rows = _read(path, columns)
+    _check_header(path, rows, columns)
+    return _parsed(path, rows, len(columns), graph)
+
+
+def _parsed(
+    path: Path, rows: Sequence[tuple[int, list[str]]], width: int, graph: Graph, *, by_last: bool = False
+) -> list[Line]:
+    """Lines about links of the graph, each link once, or once per value of the last column."""
+    known, seen, result = set(graph.links), set[tuple[float, ...]](), list[Line]()
+    for number, row in rows[1:]:
+        where = f"{path}, line {number}"
+        first, second, *values = _numbers(row, width, where)
+        link = int(first), int(second)
+        if link not in known or link != (first, second):
+            raise CfclError(f"{where}: {row[0]}->{row[1]} is not a link of the graph: remove the line")
+        key = (*link, *values[-1:]) if by_last else link
+        if key in seen:
+            raise CfclError(f"{where}: link {link[0]}->{link[1]} is named twice: remove one line")
+        seen.add(key)
+        result.append((where, link, tuple(values)))
     return result
 
 
-def _parse(row: list[str], width: int, where: str) -> tuple[tuple[int, int], tuple[float, ...]]:
+def _read(path: Path, columns: Iterable[str]) -> list[tuple[int, list[str]]]:
     try:
-        first, second, *rest = row
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [(number, row) for number, row in enumerate(csv.reader(file), start=1) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise CfclError(f"cannot read {path}: {error}; give a CSV file with the columns {','.join(columns)}") from None
+    return rows or [(1, [])]
+
+
+def _check_header(path: Path, rows: Sequence[tuple[int, list[str]]], columns: tuple[str, ...]) -> None:
+    if tuple(cell.strip() for cell in rows[0][1]) != columns:
+        given = ",".join(rows[0][1])
+        raise CfclError(f"{path}, line 1: header {given!r} is not {','.join(columns)!r}: make it the first line")
+
+
+def _numbers(row: list[str], width: int, where: str) -> tuple[float, ...]:
+    try:
         if len(row) != width:
             raise ValueError
-        return (int(first), int(second)), tuple(float(cell) for cell in rest)
+        found = tuple(float(cell) for cell in row)
+        if not all(map(math.isfinite, found)):
+            raise ValueError
     except ValueError:
-        raise CfclError(f"{where}: {','.join(row)!r} is not {width} numbers: mend the line") from None
+        raise CfclError(f"{where}: {','.join(row)!r} is not {width} numbers: fix the line") from None
+    return found

@@ -1,6 +1,7 @@
 """Everything that ever travels. In implicit mode no type has a field that could hold a datapoint."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -38,6 +39,11 @@ class _Datapoints(Message):
         assert self.points.dtype == torch.uint8
         assert self.points.ndim == 4
 
+    @property
+    def content(self) -> Tensor:
+        """What is sent, one row per item."""
+        return self.points
+
 
 @dataclass(frozen=True)
 class _Embeddings(Message):
@@ -48,17 +54,30 @@ class _Embeddings(Message):
         assert self.embeddings.ndim == 2
         assert not self.embeddings.requires_grad
 
+    @property
+    def content(self) -> Tensor:
+        """What is sent, one row per item."""
+        return self.embeddings
 
+
+@dataclass(frozen=True)
 class DataReserve(_Datapoints):
     """Receiver to transmitter: points that stand for my data; for scoring only, never trained on."""
+
+    numbers: Float[Tensor, " _"] | None = None
+    """One number per point, if the policy sends any."""
 
 
 class DataItems(_Datapoints):
     """Transmitter to receiver: the points drawn for you."""
 
 
+@dataclass(frozen=True)
 class EmbeddingReserve(_Embeddings):
     """Receiver to transmitter: embeddings that stand for my data."""
+
+    numbers: Float[Tensor, " _"] | None = None
+    """One number per embedding, if the policy sends any."""
 
 
 class EmbeddingItems(_Embeddings):
@@ -66,20 +85,32 @@ class EmbeddingItems(_Embeddings):
 
 
 @dataclass(frozen=True)
-class LocalModel(Message):
-    """Device to server: my model, and the mean number of points it was trained on since the last aggregation."""
-
+class _Model(Message):
     params: Float[Tensor, " params"]
     buffers: Float[Tensor, " buffers"]
-    weight: float
 
 
 @dataclass(frozen=True)
-class GlobalModel(Message):
+class LocalModel(_Model):
+    """Device to server: my model, and the mean number of points it was trained on since the last aggregation."""
+
+    weight: float
+    extras: Mapping[str, Float[Tensor, " _"]] = field(default_factory=dict)
+    """State besides parameters that is averaged with them, such as a momentum target."""
+
+
+@dataclass(frozen=True)
+class GlobalModel(_Model):
     """Server to a device: the average."""
 
-    params: Float[Tensor, " params"]
-    buffers: Float[Tensor, " buffers"]
+    extras: Mapping[str, Float[Tensor, " _"]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ModelSum(Message):
+    """Server to itself, where its work is spread over processes: the weighted sum of models so far, in float64."""
+
+    total: Float[Tensor, " entries"]
 
 
 Reserve = DataReserve | EmbeddingReserve

@@ -5,8 +5,10 @@ its candidates it sends. Both are pure; a policy with no `offer` pushes nothing,
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -32,6 +34,40 @@ class Randomness:
 
 
 @dataclass(frozen=True)
+class Candidates:
+    """What the transmitters of some links may send."""
+
+    embeddings: Float[Tensor, "links candidates dim"]
+    """Eq. (14); a policy that needs none sees only how many there are."""
+    clusters: clustering.Clusters
+    """Their own clusters."""
+    points: Float[Tensor, "links candidates pixels"] | None = None
+    """The candidates themselves, for the need `pixels` (mode `explicit`)."""
+    sent: Bool[Tensor, "links candidates"] | None = None
+    """Which of them the receiver has had over this link and keeps, for the need `sent`."""
+    lacked: Bool[Tensor, "links candidates"] | None = None
+    """Whether the receiver lacks their label: what no device knows, for the need `labels`."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the receivers of some links have pushed."""
+
+    embeddings: Float[Tensor, "links reserve dim"] | None = None
+    """Eq. (13), for the need `embeddings`."""
+    positives: Float[Tensor, "links reserve dim"] | None = None
+    """Embeddings of the augmented reserve points (mode `explicit`)."""
+    points: Float[Tensor, "links reserve pixels"] | None = None
+    """The reserve itself, for the need `pixels` (mode `explicit`)."""
+    numbers: Float[Tensor, "links reserve"] | None = None
+    """What `offer` has sent with each point, if anything."""
+
+
+Usefulness = Callable[[Tensor, Tensor, Tensor], Float[Tensor, "links candidates"]]
+"""Eq. (10), from the embeddings of reserve, its positives and candidates."""
+
+
+@dataclass(frozen=True)
 class Pull:
     """What is known where items are chosen, for several links at once; links of one transmitter share its candidates.
 
@@ -42,27 +78,14 @@ class Pull:
     step: int
     links: tuple[tuple[int, int], ...]
     """Transmitter and receiver."""
-    candidates: Float[Tensor, "links candidates dim"]
-    """Embeddings of the transmitter's candidates, Eq. (14)."""
-    clusters: clustering.Clusters
-    """The candidates' own clusters."""
-    reserve: Float[Tensor, "links reserve dim"] | None
-    """Embeddings of the receiver's reserve, Eq. (13); None if the policy pushes none or looks at pixels."""
-    positives: Float[Tensor, "links reserve dim"] | None
-    """Embeddings of the augmented reserve points (mode `explicit`)."""
     num_items: tuple[int, ...]
     """How many items each receiver asks for."""
+    candidates: Candidates
+    reserve: Shown
     temperature: float
-    margin: float
+    usefulness: Usefulness
+    """How much loss a candidate would cause at the receiver, by the objective of the run."""
     config: ExchangeConfig
-    points: Float[Tensor, "links candidates pixels"] | None = None
-    """The candidates themselves, for policies that look at pixels (mode `explicit`)."""
-    reserve_points: Float[Tensor, "links reserve pixels"] | None = None
-    """The reserve itself, for the same."""
-    sent: Bool[Tensor, "links candidates"] | None = None
-    """Which candidates the receiver has had over this link and keeps, for policies that remember."""
-    lacked: Bool[Tensor, "links candidates"] | None = None
-    """Whether the receiver lacks the candidate's label: what no device knows, for policies that cheat."""
 
     def uniforms(self, purpose: str, size: int) -> Float[Tensor, "links size"]:
         """Random numbers of each link, where the candidates are."""
@@ -73,7 +96,18 @@ class Pull:
         return self._drawn([rng.stream(self.seed, purpose, j, self.step) for j, _ in self.links], size)
 
     def _drawn(self, streams: list[torch.Generator], size: int) -> Tensor:
-        return torch.stack([_uniforms(stream, size) for stream in streams]).to(self.candidates.device)
+        return torch.stack([_uniforms(stream, size) for stream in streams]).to(self.candidates.embeddings.device)
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Why candidates are as likely as they are, for whoever asks."""
+
+    clusters: Int[Tensor, "links candidates"]
+    macro: Float[Tensor, "links candidates"]
+    """Logarithm of the probability of a candidate's cluster."""
+    micro: Float[Tensor, "links candidates"]
+    """Logarithm of its probability inside the cluster."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +115,28 @@ class Choice:
     """What a transmitter sends to each receiver."""
 
     chosen: tuple[Int[Tensor, " _"], ...]
-    """Positions among the candidates, one tensor a link."""
+    """Positions among the candidates, one tensor per link."""
     log_probabilities: Float[Tensor, "links candidates"]
     """The law they were drawn from."""
+    stages: Stages | None = None
+    scores: Mapping[str, Float[Tensor, "links candidates"]] = field(default_factory=dict)
+    """Figures of the policy's own, by name."""
 
 
-Offer = Callable[[Float[Tensor, "points pixels"], int, ExchangeConfig, Randomness], Tensor]
+class Offering(NamedTuple):
+    """Which of its points a receiver shows."""
+
+    positions: Int[Tensor, " reserve"]
+    numbers: Float[Tensor, " reserve"] | None = None
+    """A number with each of them, such as a radius; four bytes each."""
+
+
+Offer = Callable[[Float[Tensor, "points pixels"], int, ExchangeConfig, Randomness], Offering]
 Choose = Callable[[Pull], Choice]
+Need = Literal["embeddings", "pixels", "sent", "labels"]
+"""`embeddings` of candidates and reserve; their `pixels` (mode `explicit`; in mode `implicit` such a policy gets
+embeddings); what was `sent` before and is kept; the `labels` that the receiver lacks, which is cheating: a yardstick,
+possible in simulation only, and no competitor."""
 
 
 @dataclass(frozen=True)
@@ -96,60 +145,63 @@ class Policy:
 
     offer: Offer | None
     choose: Choose | None
-    once: bool = False
-    """Everything moves at t = 0, chosen from all local points, and is kept."""
-    scores: bool = True
-    """Whether `choose` looks at embeddings; if not, none are computed for it."""
-    pixels: bool = False
-    """Whether `choose` looks at datapoints themselves in mode `explicit`, and at no embedding then."""
-    remembers: bool = False
-    """Whether `choose` wants to know what the link has carried, where receivers keep it."""
-    cheats: bool = False
-    """Whether `choose` looks at labels: a yardstick, possible in simulation only, and no competitor."""
+    needs: frozenset[Need] = frozenset({"embeddings"})
+    """What `choose` looks at; nothing else is computed for it."""
+    when: Literal["periodic", "start"] = "periodic"
+    """At `start` everything moves at t = 0, chosen from all local points, and is kept."""
 
 
 def push_reserve(
     points: Float[Tensor, "points pixels"], size: int, config: ExchangeConfig, draws: Randomness
-) -> Tensor:
+) -> Offering:
     """Positions of the reserve points, Eq. (6), by K-means on pixels or at random."""
     if config.reserve == "random":
-        return importance.uniform_sample(draws.uniforms("reserve", len(points)).to(points.device), size)
-    return importance.reserve_by_kmeans(points, draws.uniforms("reserve", size).to(points.device, points.dtype))
+        return Offering(importance.uniform_sample(draws.uniforms("reserve", len(points)).to(points.device), size))
+    uniforms = draws.uniforms("reserve", size).to(points.device, points.dtype)
+    return Offering(importance.reserve_by_kmeans(points, uniforms))
 
 
-def draw(log_probabilities: Float[Tensor, "links candidates"], pull: Pull) -> Choice:
+def draw(
+    log_probabilities: Float[Tensor, "links candidates"],
+    pull: Pull,
+    stages: Stages | None = None,
+    **scores: Float[Tensor, "links candidates"],
+) -> Choice:
     """As many distinct candidates as each receiver asks for, by their probability."""
     uniforms = pull.uniforms("draw", log_probabilities.shape[1])
-    return Choice(importance.gumbel_top_n(log_probabilities, pull.num_items, uniforms), log_probabilities)
+    chosen = importance.gumbel_top_n(log_probabilities, pull.num_items, uniforms)
+    return Choice(chosen, log_probabilities, stages, scores)
 
 
 def choose_explicit(pull: Pull) -> Choice:
     """Explicit pull, Alg. 2: share of candidates in each joint cluster, times the softmax of expected losses."""
-    assert pull.reserve is not None
-    assert pull.positives is not None
-    config, num_candidates = pull.config, pull.candidates.shape[1]
-    together = torch.cat([pull.candidates, pull.reserve], dim=1)
+    candidates, reserve, positives = pull.candidates.embeddings, pull.reserve.embeddings, pull.reserve.positives
+    assert reserve is not None
+    assert positives is not None
+    config, num_candidates = pull.config, candidates.shape[1]
+    together = torch.cat([candidates, reserve], dim=1)
     seeds = pull.uniforms("clusters", config.num_clusters).to(together.dtype)
-    assignment = clustering.kmeans(together, config.num_clusters, seeds).assignment
-    member = importance.membership(assignment, config.num_clusters)
+    clusters = clustering.kmeans(together, config.num_clusters, seeds).assignment
+    member = importance.membership(clusters, config.num_clusters)
     candidate_counts, reserve_counts = member[:, :num_candidates].sum(1), member[:, num_candidates:].sum(1)
     macro = importance.macro_explicit(importance.macro_ratio(candidate_counts, reserve_counts))
-    losses = importance.expected_loss(pull.reserve, pull.positives, pull.candidates, margin=pull.margin)
-    if config.temperature_scale == "spread":
-        losses = importance.scale_by_spread(losses)
+    losses = pull.usefulness(reserve, positives, candidates)
+    scaled = importance.scale_by_spread(losses) if config.temperature_scale == "spread" else losses
     micro = importance.micro_explicit(
-        losses, member[:, :num_candidates], temperature=pull.temperature, softmax=config.softmax
+        scaled, member[:, :num_candidates], temperature=pull.temperature, softmax=config.softmax
     )
-    return draw(importance.joint(macro, micro, assignment[:, :num_candidates]), pull)
+    assignment = clusters[:, :num_candidates]
+    stages = Stages(assignment, macro.gather(-1, assignment), micro)
+    return draw(importance.joint(macro, micro, assignment), pull, stages, loss=losses)
 
 
 def choose_implicit(pull: Pull) -> Choice:
     """Implicit pull, Alg. 3: cluster scores scaled by overlap, times the scores inside the cluster."""
-    assert pull.reserve is not None
-    config, assignment = pull.config, pull.clusters.assignment
-    centroids, occupied = pull.clusters.centroids.double(), pull.clusters.counts > 0
+    assert pull.reserve.embeddings is not None
+    config, clusters = pull.config, pull.candidates.clusters
+    centroids, occupied, assignment = clusters.centroids.double(), clusters.counts > 0, clusters.assignment
     member = importance.membership(assignment, config.num_clusters)
-    candidates, reserve = pull.candidates.double(), pull.reserve.double()
+    candidates, reserve = pull.candidates.embeddings.double(), pull.reserve.embeddings.double()
     own = centroids.gather(1, assignment.unsqueeze(-1).expand_as(candidates))
     score = importance.embedding_score(
         clustering.squared_distances(candidates, reserve),
@@ -161,7 +213,9 @@ def choose_implicit(pull: Pull) -> Choice:
     overlap = importance.overlap(centroids, occupied, *_reserve_centroids(reserve, pull))
     factor = importance.overlap_density(overlap, mean=config.overlap_mean, std=config.overlap_std)
     macro = importance.macro_with_overlap(macro, factor, occupied)
-    return draw(importance.joint(macro, importance.micro_implicit(score, member), assignment), pull)
+    micro = importance.micro_implicit(score, member)
+    stages = Stages(assignment, macro.gather(-1, assignment), micro)
+    return draw(importance.joint(macro, micro, assignment), pull, stages, score=score)
 
 
 def choose_cfcl(pull: Pull) -> Choice:
@@ -171,14 +225,15 @@ def choose_cfcl(pull: Pull) -> Choice:
 
 def choose_uniform(pull: Pull) -> Choice:
     """Every candidate is as likely as any other."""
-    size = pull.candidates.shape[:2]
-    law = torch.full(size, -math.log(size[1]), dtype=torch.float64, device=pull.candidates.device)
+    size = pull.candidates.embeddings.shape[:2]
+    law = torch.full(size, -math.log(size[1]), dtype=torch.float64, device=pull.candidates.embeddings.device)
     return draw(law, pull)
 
 
 def choose_kmeans(pull: Pull) -> Choice:
     """The candidates nearest to the centroids of n clusters of their embeddings."""
-    law = torch.full(pull.candidates.shape[:2], -math.inf, dtype=torch.float64, device=pull.candidates.device)
+    points = pull.candidates.embeddings
+    law = torch.full(points.shape[:2], -math.inf, dtype=torch.float64, device=points.device)
     chosen = [torch.zeros(0, dtype=torch.int64, device=law.device)] * len(pull.links)
     for size in set(pull.num_items) - {0}:
         rows = [row for row, wanted in enumerate(pull.num_items) if wanted == size]
@@ -194,62 +249,81 @@ def choose_novel(pull: Pull) -> Choice:
     Distances are those of pixels where datapoints travel, so that no model has to know yet what differs, and else those
     of embeddings. No item goes twice over a link whose receiver keeps what it gets.
     """
-    candidates, reserve = (pull.candidates, pull.reserve) if pull.points is None else (pull.points, pull.reserve_points)
+    in_pixels = pull.candidates.points is not None
+    candidates = pull.candidates.points if in_pixels else pull.candidates.embeddings
+    reserve = pull.reserve.points if in_pixels else pull.reserve.embeddings
+    assert candidates is not None
     assert reserve is not None
     foreign = clustering.squared_distances(candidates, reserve).amin(dim=2)
     # Were the kinds the same, a reserve point would be as near as the neighbour of this rank.
     rank = max(1, round(candidates.shape[1] / reserve.shape[1]))
     common = importance.neighbour_distance(clustering.squared_distances(candidates, candidates), rank)
-    weights = importance.foreign_share(foreign.double(), common.double(), sharpness=pull.config.novelty)
-    if pull.sent is not None:
-        weights = weights.masked_fill(pull.sent, -math.inf)
-    return draw(importance.log_normalise(weights), pull)
+    novelty = importance.foreign_share(foreign.double(), common.double(), sharpness=pull.config.novelty)
+    law = importance.log_normalise(novelty)
+    if pull.candidates.sent is not None:
+        law = _without(law, pull.candidates.sent)
+    return draw(law, pull, novelty=novelty)
 
 
 def choose_oracle(pull: Pull) -> Choice:
     """Uniform among the candidates whose label the receiver lacks; nothing if it lacks none."""
-    assert pull.lacked is not None
-    law = torch.zeros(pull.lacked.shape, dtype=torch.float64, device=pull.candidates.device)
-    some = pull.lacked.any(dim=1)
-    law[some] = importance.log_normalise(law[some].masked_fill(~pull.lacked[some], -math.inf))
-    law[~some] = -math.inf
-    return draw(law, pull)
+    lacked = pull.candidates.lacked
+    assert lacked is not None
+    law = torch.zeros(lacked.shape, dtype=torch.float64, device=lacked.device)
+    return draw(_without(law, ~lacked), pull)
 
 
 POLICIES: dict[str, Policy] = {
     "cfcl": Policy(offer=push_reserve, choose=choose_cfcl),
-    "uniform": Policy(offer=None, choose=choose_uniform, scores=False),
+    "uniform": Policy(offer=None, choose=choose_uniform, needs=frozenset()),
     "kmeans": Policy(offer=None, choose=choose_kmeans),
-    "bulk": Policy(offer=push_reserve, choose=choose_cfcl, once=True),
-    "novel": Policy(offer=push_reserve, choose=choose_novel, pixels=True, remembers=True),
+    "bulk": Policy(offer=push_reserve, choose=choose_cfcl, when="start"),
+    "novel": Policy(offer=push_reserve, choose=choose_novel, needs=frozenset({"pixels", "sent"})),
     "fedavg": Policy(offer=None, choose=None),
     "centralised": Policy(offer=None, choose=None),
-    "oracle": Policy(offer=None, choose=choose_oracle, scores=False, cheats=True),
+    "oracle": Policy(offer=None, choose=choose_oracle, needs=frozenset({"labels"})),
 }
 
 BUILT_IN = frozenset(POLICIES)
-"""Policies that every process knows."""
+ENTRY_POINTS = "cfcl.policies"
+"""The group under which another package names its policies."""
 
 
 def register(name: str, policy: Policy) -> None:
-    """Make `policy` available as `exchange.method = name`."""
+    """Make `policy` available as `exchange.method = name`, in this process."""
     if name in POLICIES:
         raise CfclError(f"policy {name!r} exists already: choose another name")
     POLICIES[name] = policy
 
 
 def find(name: str) -> Policy:
-    """The policy called `name`."""
-    if name not in POLICIES:
-        raise CfclError(
-            f"exchange.method={name!r} is not a known policy: choose one of {', '.join(sorted(POLICIES))}, "
-            "or register it"
-        )
-    return POLICIES[name]
+    """The policy called `name`: one of ours, one that was registered, or one that an installed package brings."""
+    if name in POLICIES:
+        return POLICIES[name]
+    for entry in entry_points(group=ENTRY_POINTS, name=name):
+        policy = entry.load()
+        if not isinstance(policy, Policy):
+            raise CfclError(
+                f"the entry point {entry.value!r} for policy {name!r} is not a cfcl Policy: fix its package"
+            )
+        return policy
+    known = sorted({*POLICIES, *(entry.name for entry in entry_points(group=ENTRY_POINTS))})
+    raise CfclError(f"exchange.method={name!r} is not a known policy: choose one of {', '.join(known)}, or register it")
+
+
+def is_portable(name: str) -> bool:
+    """Whether every process of this environment knows the policy, not only this one."""
+    return name in BUILT_IN or bool(entry_points(group=ENTRY_POINTS, name=name))
 
 
 def _uniforms(generator: torch.Generator, *shape: int) -> Tensor:
     return torch.rand(shape, dtype=torch.float64, generator=generator)
+
+
+def _without(law: Tensor, excluded: Tensor) -> Tensor:
+    """The law over the candidates that are not excluded; where all are, nothing has a chance."""
+    found = importance.log_normalise(law.masked_fill(excluded, -math.inf))
+    return found.masked_fill(excluded, -math.inf)
 
 
 def _reserve_centroids(reserve: Tensor, pull: Pull) -> tuple[Tensor, Tensor]:
@@ -261,6 +335,6 @@ def _reserve_centroids(reserve: Tensor, pull: Pull) -> tuple[Tensor, Tensor]:
 
 
 def _representatives(pull: Pull, rows: list[int], size: int) -> Int[Tensor, "rows size"]:
-    points = pull.candidates[rows]
+    points = pull.candidates.embeddings[rows]
     seeds = pull.transmitter_uniforms("representatives", size)[rows].to(points.dtype)
     return clustering.nearest_points(points, clustering.kmeans(points, size, seeds))

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -13,6 +13,8 @@ from cfcl import rng
 from cfcl.config import ModelConfig
 from cfcl.errors import CfclError
 from cfcl.models import networks
+
+T = TypeVar("T")
 
 PORTION = 2048
 
@@ -73,16 +75,17 @@ class Encoder:
             return torch.cat([self._forward(as_input(part, self.device)) for part in portions(images)])
 
     def gradient(
-        self, weights: Weights, images: Float[Tensor, "batch c h w"], loss: Callable[[Tensor], Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        """Gradient of `loss(embeddings)` as one vector, and the buffers after the forward pass."""
+        self, weights: Weights, images: Float[Tensor, "batch c h w"], loss: Callable[[Tensor], tuple[Tensor, T]]
+    ) -> tuple[Tensor, Tensor, T]:
+        """Gradient of `loss(embeddings)` as one vector, buffers after the forward pass, and what else `loss` says."""
         buffers = weights.buffers.clone()
         self._bind(Weights(weights.params, buffers))
         if not self.is_pure:
             self._module.train()
         with torch.enable_grad():
-            gradients = torch.autograd.grad(loss(self._forward(images)), self._params)
-        return _flatten(gradients), buffers
+            value, more = loss(self._forward(images))
+            gradients = torch.autograd.grad(value, self._params)
+        return _flatten(gradients), buffers, more
 
     def state_dict(self, weights: Weights) -> dict[str, Tensor]:
         """The weights under the names of the module's parameters and buffers."""

@@ -56,11 +56,13 @@ class TrainedEncoder:
             )
         return self._encoder.embed(self._weights, batch.float())
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write weights and description to one safetensors file."""
         description = {"model": self._encoder.config.model_dump(), "image_shape": self.image_shape}
         # One key only: safetensors writes several in random order.
-        path.write_bytes(save(self._encoder.state_dict(self._weights), metadata={"cfcl": json.dumps(description)}))
+        Path(path).write_bytes(
+            save(self._encoder.state_dict(self._weights), metadata={"cfcl": json.dumps(description)})
+        )
 
 
 def load_encoder(path: str | Path, *, device: str = "cpu", module: nn.Module | None = None) -> TrainedEncoder:

@@ -3,17 +3,21 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Self, TypeVar
 
 from cfcl import config as configs
+from cfcl import records
 from cfcl.config import Config
 from cfcl.errors import CfclError, WorkerLost
+from cfcl.records import Environment, Evaluation, Final, LinkCost, Pull, Record, Setup, Timings, Update
 
-Row = dict[str, Any]
+R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -22,14 +26,40 @@ class Run:
 
     folder: Path
     config: Config
-    rows: list[Row]
-    costs: list[Row]
-    timings: Row
-    environment: Row
+    records: tuple[Record, ...]
+    """Every record, in order."""
+    costs: tuple[LinkCost, ...]
+    timings: Timings
+    environment: Environment
 
-    def of(self, kind: str) -> list[Row]:
-        """The records of one kind: setup, eval, train, pull or final."""
-        return [row for row in self.rows if row["kind"] == kind]
+    def of(self, kind: type[R]) -> tuple[R, ...]:
+        """The records of one kind."""
+        return tuple(record for record in self.records if isinstance(record, kind))
+
+    @property
+    def setup(self) -> Setup:
+        """What was fixed before the first step."""
+        return self.of(Setup)[0]
+
+    @property
+    def evaluations(self) -> tuple[Evaluation, ...]:
+        """The learning curve; there is at least one."""
+        return self.of(Evaluation)
+
+    @property
+    def updates(self) -> tuple[Update, ...]:
+        """The local updates that were logged."""
+        return self.of(Update)
+
+    @property
+    def pulls(self) -> tuple[Pull, ...]:
+        """What traced receivers pulled."""
+        return self.of(Pull)
+
+    @property
+    def final(self) -> Final:
+        """The last record."""
+        return self.of(Final)[-1]
 
 
 def load(folder: str | Path) -> Run:
@@ -42,14 +72,15 @@ def load(folder: str | Path) -> Run:
     try:
         return Run(
             folder=path,
-            config=configs.load(path / "config.toml"),
-            rows=[json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()],
-            costs=json.loads((path / "costs.json").read_text()),
-            timings=json.loads((path / "timings.json").read_text()),
-            environment=json.loads((path / "environment.json").read_text()),
+            config=_config(path / "config.toml"),
+            records=_records(path / "metrics.jsonl"),
+            costs=_json(path / "costs.json", _costs),
+            timings=_json(path / "timings.json", partial(records.read, Timings)),
+            environment=_json(path / "environment.json", Environment.of),
         )
     except (OSError, ValueError) as error:
-        raise CfclError(f"run folder {str(path)!r} cannot be read: {error}; run it again") from None
+        remedy = "run it again, or use the version of cfcl that wrote it"
+        raise CfclError(f"run folder {str(path)!r} cannot be read: {error}; {remedy}") from None
 
 
 def find(paths: list[Path]) -> list[Run]:
@@ -103,9 +134,9 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def row(self, row: Row) -> None:
+    def record(self, record: Record) -> None:
         """Append one record."""
-        self._metrics.write(dump(row) + "\n")
+        self._metrics.write(record.to_line() + "\n")
         self._metrics.flush()
 
     def json(self, name: str, content: object) -> None:
@@ -122,9 +153,44 @@ class Writer:
             shutil.rmtree(self.partial)
 
 
-def dump(row: Row) -> str:
-    """A record as one line; NaN and infinity are not numbers and may not pass."""
-    return json.dumps(row, separators=(",", ":"), allow_nan=False)
+def _config(file: Path) -> Config:
+    try:
+        return configs.parse(file.read_text(encoding="utf-8"), source=str(file))
+    except CfclError as error:
+        remedy = "edit that setting in config.toml, or use the version of cfcl that wrote it"
+        raise CfclError(f"{error}; {remedy}") from None
+
+
+def _records(file: Path) -> tuple[Record, ...]:
+    """At least a setup, an evaluation and a final record: a finished run has them."""
+    found = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        with _named(f"{file.name} line {number}"):
+            found.append(records.parse(line))
+    for kind in (Setup, Evaluation, Final):
+        if not any(isinstance(record, kind) for record in found):
+            raise ValueError(f"{file.name} holds no record of kind {kind.KIND}")
+    return tuple(found)
+
+
+def _json(file: Path, made: Callable[[object], T]) -> T:
+    with _named(file.name):
+        return made(json.loads(file.read_text(encoding="utf-8")))
+
+
+def _costs(rows: object) -> tuple[LinkCost, ...]:
+    if not isinstance(rows, list):
+        raise ValueError(f"{rows!r:.60} is not a list of costs")
+    return tuple(records.read(LinkCost, row) for row in rows)
+
+
+@contextmanager
+def _named(where: str) -> Iterator[None]:
+    """Says where what is wrong was found."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
 def _partial(folder: Path) -> Path:

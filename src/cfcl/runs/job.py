@@ -5,10 +5,10 @@ import json
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
 
 from cfcl import config as configs
 from cfcl.errors import CfclError
+from cfcl.records import Done, Failed, Record
 from cfcl.runs import suites
 
 
@@ -23,25 +23,25 @@ def main() -> None:
         _say(_run(json.loads(line), options))
 
 
-def _run(text: str, options: argparse.Namespace) -> dict[str, Any]:
-    """How the run ended, as a record."""
+def _run(text: str, options: argparse.Namespace) -> Done | Failed:
+    """How the run ended."""
     try:
         wanted = configs.parse(text)
         result = suites.simulate(
             wanted, out=options.out, device=options.device, workers=1, plotted=options.plots, watch=_say
         )
-        return {"kind": "done", "folder": str(result.folder)}
+        return Done(str(result.folder))
     except CfclError as error:
-        return {"kind": "failed", "error": f"error: {error}"}
+        return Failed(f"error: {error}")
     except BrokenPipeError:
         raise  # whoever asked is gone
     except Exception as error:
         traceback.print_exc()
-        return {"kind": "failed", "error": f"{type(error).__name__}: {error}"}
+        return Failed(f"{type(error).__name__}: {error}")
 
 
-def _say(row: dict[str, Any]) -> None:
-    print(json.dumps(row), flush=True)
+def _say(record: Record) -> None:
+    print(record.to_line(), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import IO
 
 from cfcl import config as configs
+from cfcl import records
 from cfcl.config import Config
+from cfcl.records import Done, Failed, Record
 
-Row = dict[str, Any]
-Watch = Callable[[int, Row], None]
+Watch = Callable[[int, Record], None]
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,13 @@ def run_many(
 ) -> list[Outcome]:
     """Run all configs, `num_workers` at a time; a failed run is reported and does not stop the others.
 
-    `watch` sees every record with the position of its run; the last one of a run is `done` or `failed`.
+    `watch` sees every record with the position of its run; the last one of a run is `Done` or `Failed`.
     """
     command = [sys.executable, "-m", "cfcl.runs.job", "--out", str(out), "--device", device]
     processes = _Pool(command if plotted else [*command, "--no-plots"])
 
     def one(position: int) -> Outcome:
-        return _follow(processes, runs[position], lambda row: watch(position, row))
+        return _follow(processes, runs[position], lambda record: watch(position, record))
 
     with ThreadPoolExecutor(max_workers=num_workers) as pool:
         try:
@@ -54,7 +55,7 @@ class _Process:
 
     def __init__(self, command: Sequence[str]) -> None:
         self._complaints: IO[str] = TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
-        # One thread a process: arithmetic threads of several processes would fight for the cores.
+        # One thread per process: arithmetic threads of several processes would fight for the cores.
         self.popen = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -65,8 +66,8 @@ class _Process:
             start_new_session=True,
         )
 
-    def records(self, config: Config) -> Iterator[Row]:
-        """What the process says about one run; it ends with `done` or `failed`, also if the process died."""
+    def records(self, config: Config) -> Iterator[Record]:
+        """What the process says about one run; it ends with `Done` or `Failed`, also if the process died."""
         assert self.popen.stdin is not None
         assert self.popen.stdout is not None
         try:
@@ -75,17 +76,17 @@ class _Process:
             yield self._died()
             return
         for line in self.popen.stdout:
-            row: Row = json.loads(line)
-            yield row
-            if row["kind"] in ("done", "failed"):
+            record = records.parse(line)
+            yield record
+            if isinstance(record, Done | Failed):
                 return
         yield self._died()
 
-    def _died(self) -> Row:
+    def _died(self) -> Failed:
         code = self.popen.wait()
         self._complaints.seek(0)
         complaint = self._complaints.read().strip().splitlines()
-        return {"kind": "failed", "error": complaint[-1] if complaint else f"its process ended with code {code}"}
+        return Failed(complaint[-1] if complaint else f"its process ended with code {code}")
 
     def end(self) -> None:
         self.popen.terminate()
@@ -128,13 +129,14 @@ class _Pool:
                 process.end()
 
 
-def _follow(processes: _Pool, config: Config, watch: Callable[[Row], None]) -> Outcome:
+def _follow(processes: _Pool, config: Config, watch: Callable[[Record], None]) -> Outcome:
     process = processes.take()
     if process is None:
         return Outcome(config, None, "not started")
-    for row in process.records(config):
-        watch(row)
+    for record in process.records(config):
+        watch(record)
     processes.give_back(process)
-    if row["kind"] == "done":
-        return Outcome(config, Path(row["folder"]))
-    return Outcome(config, None, row["error"])
+    if isinstance(record, Done):
+        return Outcome(config, Path(record.folder))
+    assert isinstance(record, Failed)
+    return Outcome(config, None, record.error)

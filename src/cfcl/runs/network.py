@@ -18,8 +18,8 @@ CROWDED, MANY = 30, 150
 @style.styled
 def graph(run: Run) -> Figure:
     """Devices where they sit, edges as wide as the bytes they carried, and the labels each device holds."""
-    setup = run.of("setup")[0]
-    places = setup["positions"] or _circle(len(setup["points"]))
+    setup = run.setup
+    places = setup.positions or _circle(len(setup.points))
     figure = Figure(figsize=(4.6, 4.2))
     axes = figure.subplots()
     axes.set_title("The device-to-device graph")
@@ -40,17 +40,16 @@ def graph(run: Run) -> Figure:
         rasterized=many,
     )
     axes.add_collection(edges)
-    _devices(axes, places, setup["labels"])
+    _devices(axes, places, setup.labels)
     return figure
 
 
 def edge_bytes(run: Run) -> dict[tuple[int, int], int]:
     """Bytes that each edge carried, both ways together."""
-    carried = {tuple(edge): 0 for edge in run.of("setup")[0]["edges"]}
-    for row in run.costs:
-        edge = (min(row["source"], row["target"]), max(row["source"], row["target"]))
-        if row["direction"] in ("push", "pull"):
-            carried[edge] += row["bytes"]
+    carried = dict.fromkeys(run.setup.edges, 0)
+    for cost in run.costs:
+        if cost.direction in ("push", "pull"):
+            carried[min(cost.source, cost.target), max(cost.source, cost.target)] += cost.bytes
     return carried
 
 
@@ -60,7 +59,7 @@ def _circle(number: int) -> list[tuple[float, float]]:
     return [(math.cos(angle), math.sin(angle)) for angle in angles]
 
 
-def _devices(axes: Axes, places: Sequence[Sequence[float]], labels: list[list[int]] | None) -> None:
+def _devices(axes: Axes, places: Sequence[Sequence[float]], labels: Sequence[Sequence[int]] | None) -> None:
     crowded = len(places) > CROWDED
     x, y = zip(*places, strict=True)
     if len(places) > MANY:

@@ -13,14 +13,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
+from cfcl.records import Evaluation, Final, Pull, Record, Update
 from cfcl.runs import network, style
 from cfcl.runs.folders import Run
 from cfcl.runs.progress import size
 from cfcl.runs.series import (
     Band,
-    Row,
     Series,
-    d2d_bytes,
     final,
     over_steps,
     seconds,
@@ -44,7 +43,7 @@ _SHADES = {
 class Quantity:
     """A recorded figure to draw over steps."""
 
-    kind: str
+    kind: type[Record]
     key: str
     title: str
     unit: str
@@ -53,23 +52,25 @@ class Quantity:
 
 
 PULLS = (
-    Quantity("pull", "effective_candidates", "Effective number of candidates", "candidates"),
-    Quantity("pull", "held_labels", "Pulled items whose label the receiver has already", "share of items"),
-    Quantity("pull", "centroid_distance", "From pulled items to the receiver's nearest centroid", "embedding distance"),
+    Quantity(Pull, "effective_candidates", "Effective number of candidates", "candidates"),
+    Quantity(Pull, "held_labels", "Pulled items whose label the receiver already has", "share of items"),
+    Quantity(
+        Pull, "centroid_distance", "Distance of pulled items to the receiver's nearest centroid", "embedding distance"
+    ),
 )
 TRAINING = (
-    Quantity("train", "triplet", "Triplet loss", "loss"),
-    Quantity("train", "regulariser", "Regulariser, before its weight", "loss", optional=True),
-    Quantity("train", "weight", "Weight W_t of the regulariser", "weight", optional=True),
-    Quantity("train", "margin", "Dynamic margin of the regulariser", "embedding distance", optional=True),
-    Quantity("train", "active", "Triplets with a loss above zero", "share of batch"),
-    Quantity("train", "pulled_share", "Pulled items among anchors and negatives", "share of batch", optional=True),
+    Quantity(Update, "triplet", "Triplet loss", "loss"),
+    Quantity(Update, "regulariser", "Regulariser, before its weight", "loss", optional=True),
+    Quantity(Update, "weight", "Weight W_t of the regulariser", "weight", optional=True),
+    Quantity(Update, "margin", "Dynamic margin of the regulariser", "embedding distance", optional=True),
+    Quantity(Update, "active", "Triplets with a loss above zero", "share of batch"),
+    Quantity(Update, "pulled_share", "Pulled items among anchors and negatives", "share of batch", optional=True),
 )
 HEALTH = (
-    Quantity("eval", "alignment", "Alignment: an image and its augmentation", "mean squared distance"),
-    Quantity("eval", "uniformity", "Uniformity: spread over the sphere", "log potential (lower: more even)"),
-    Quantity("eval", "effective_rank", "Effective rank of the embeddings", "dimensions"),
-    Quantity("eval", "cka", "Agreement of local models (CKA)", "similarity, 0 to 1"),
+    Quantity(Evaluation, "alignment", "Alignment: an image and its augmentation", "mean squared distance"),
+    Quantity(Evaluation, "uniformity", "Uniformity: spread over the sphere", "log potential (lower: more even)"),
+    Quantity(Evaluation, "effective_rank", "Effective rank of the embeddings", "dimensions"),
+    Quantity(Evaluation, "cka", "Agreement of local models (CKA)", "similarity, 0 to 1"),
 )
 
 
@@ -97,14 +98,14 @@ def draw_run(run: Run, folder: Path) -> list[Path]:
 def accuracy(runs: Sequence[Run]) -> Figure | None:
     """Probe accuracy over steps; nearest-neighbour accuracy beside it, thin and dashed."""
     groups = series(runs)
-    points = _measured(groups, lambda group: over_steps(group, "eval", "probe"))
+    points = _measured(groups, lambda group: over_steps(group, Evaluation, "probe"))
     if not points:
         return None
     figure, axes = _panel("Accuracy of the global encoder on the test split", "step", "accuracy")
     looks = style.looks(groups)
     for label, line in points.items():
         _line(axes, line, label, looks[label])
-        neighbours = over_steps(groups[label], "eval", "knn")
+        neighbours = over_steps(groups[label], Evaluation, "knn")
         if neighbours is not None:
             axes.plot(neighbours.x, neighbours.mean, color=looks[label].colour, linestyle="--", linewidth=0.8)
     _legend(figure, axes, extra=[Line2D([], [], color=style.GREY, linestyle="--", linewidth=0.8, label="(kNN)")])
@@ -115,7 +116,7 @@ def accuracy(runs: Sequence[Run]) -> Figure | None:
 def accuracy_by_bytes(runs: Sequence[Run]) -> Figure | None:
     """Probe accuracy against bytes between devices; a method that sends none is a level line at its last accuracy."""
     groups = series(runs)
-    points = _measured(groups, lambda group: _probe_against(group, lambda run, row: d2d_bytes(row)))
+    points = _measured(groups, lambda group: _probe_against(group, lambda run, at: at.bytes_d2d))
     if not any(found.x[-1] > 0 for found in points.values()):
         return None
     figure, axes = _panel("Accuracy against device-to-device traffic", "bytes pushed and pulled", "probe accuracy")
@@ -124,7 +125,7 @@ def accuracy_by_bytes(runs: Sequence[Run]) -> Figure | None:
         if line.x[-1] > 0:
             _line(axes, line, label, looks[label])
         else:
-            name, colour = f"{label}, at the end", looks[label].colour
+            name, colour = f"{label} (final)", looks[label].colour
             axes.axhline(line.mean[-1], color=colour, linestyle=":", linewidth=1.5, label=name)
     axes.xaxis.set_major_formatter(EngFormatter(unit="B"))
     _legend(figure, axes)
@@ -182,7 +183,7 @@ def delay(runs: Sequence[Run]) -> Figure:
     groups = series(runs)
     figure, (axes,) = _rows(1, groups)
     selection = [
-        statistics.fmean(selection_seconds(run, final(run)["step"]) for run in group) for group in groups.values()
+        statistics.fmean(selection_seconds(run, final(run).step) for run in group) for group in groups.values()
     ]
     _stack(axes, "Delay", list(groups), {"delay model": _means(groups, "seconds"), "selection, measured": selection})
     _legend(figure, axes)
@@ -191,7 +192,7 @@ def delay(runs: Sequence[Run]) -> Figure:
 
 @style.styled
 def label_distances(runs: Sequence[Run]) -> Figure | None:
-    """Mean embedding distance between every pair of labels, one panel a method, one colour scale for all."""
+    """Mean embedding distance between every pair of labels, one panel per method, one colour scale for all."""
     found = {label: _mean_map(group) for label, group in series(runs).items() if _mapped(group)}
     maps = {label: part for label, part in found.items() if part[0]}
     if not maps:
@@ -222,21 +223,21 @@ def _recorded(groups: Series, quantity: Quantity) -> dict[str, Band]:
     return {label: points for label, points in found.items() if any(points.mean) or not quantity.optional}
 
 
-def _probe_against(group: Sequence[Run], measure: Callable[[Run, Row], float]) -> Band | None:
+def _probe_against(group: Sequence[Run], measure: Callable[[Run, Evaluation], float]) -> Band | None:
     """Probe accuracy with another figure of the same evaluations as abscissa, its mean over seeds."""
-    found = over_steps(group, "eval", "probe")
+    found = over_steps(group, Evaluation, "probe")
     if found is None:
         return None
-    rows = [{row["step"]: row for row in run.of("eval")} for run in group]
+    evaluations = [{at.step: at for at in run.evaluations} for run in group]
     x = [
-        statistics.fmean(measure(run, by_step[step]) for run, by_step in zip(group, rows, strict=True))
+        statistics.fmean(measure(run, by_step[int(step)]) for run, by_step in zip(group, evaluations, strict=True))
         for step in found.x
     ]
     return Band(x, found.mean, found.low, found.high)
 
 
 def _means(groups: Series, key: str) -> list[float]:
-    return [statistics.fmean(final(run)[key] for run in group) for group in groups.values()]
+    return [statistics.fmean(getattr(final(run), key) for run in group) for group in groups.values()]
 
 
 def _panels(number: int, columns: int, *, width: float = WIDTH, height: float = HEIGHT) -> tuple[Figure, list[Axes]]:
@@ -331,17 +332,25 @@ def _bar_axes(axes: Axes, labels: Sequence[str]) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def _mapped(group: Sequence[Run]) -> list[Row]:
-    return [row for run in group for row in run.of("final") if "label_distances" in row]
+def _mapped(group: Sequence[Run]) -> list[Final]:
+    """The last records of those with labels."""
+    finals = [run.final for run in group]
+    return [found for found in finals if found.label_distances is not None and found.separation is not None]
 
 
 def _mean_map(group: Sequence[Run]) -> tuple[list[int], np.ndarray[tuple[int, int], np.dtype[np.float64]], float]:
     """The labels that all runs of the group have, their mean distances and the mean separation."""
-    rows = _mapped(group)
-    known = [row.get("labels", list(range(len(row["label_distances"])))) for row in rows]
+    finals = _mapped(group)
+    maps = [np.array(found.label_distances, dtype=np.float64) for found in finals]
+    # The first run folders name no labels: they have all of them.
+    known = [found.labels or tuple(range(len(distances))) for found, distances in zip(finals, maps, strict=True)]
     names = sorted(set(known[0]).intersection(*known[1:]))
     values = []
-    for row, labels in zip(rows, known, strict=True):
+    for distances, labels in zip(maps, known, strict=True):
         places = [labels.index(name) for name in names]
-        values.append(np.array(row["label_distances"], dtype=np.float64)[np.ix_(places, places)])
-    return names, np.mean(values, axis=0), statistics.fmean(row["separation"] for row in rows)
+        values.append(distances[np.ix_(places, places)])
+    return (
+        names,
+        np.mean(values, axis=0),
+        statistics.fmean(found.separation for found in finals if found.separation is not None),
+    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from rich import box
 from rich.console import Console
@@ -17,8 +17,8 @@ from rich.progress import (
 from rich.table import Column, Table
 
 from cfcl.config import Config
-
-Row = dict[str, Any]
+from cfcl.records import Done, Evaluation, Failed, Record, Update
+from cfcl.runs.summary import Summary
 
 
 class _Status:
@@ -29,13 +29,13 @@ class _Status:
         self._accuracy = "acc –"
         self._bytes = ""
 
-    def see(self, row: Row) -> str:
-        if row["kind"] == "train":
-            self._loss = f"loss {row['loss']:.3f}"
-        if row["kind"] == "eval":
-            if "probe" in row:
-                self._accuracy = f"acc {row['probe']:.3f}"
-            self._bytes = f"D2D {size(row['bytes_push'] + row['bytes_pull'])}"
+    def see(self, record: Record) -> str:
+        if isinstance(record, Update):
+            self._loss = f"loss {record.loss:.3f}"
+        if isinstance(record, Evaluation):
+            if record.probe is not None:
+                self._accuracy = f"acc {record.probe:.3f}"
+            self._bytes = f"D2D {size(record.bytes_d2d)}"
         return "  ".join(part for part in (self._loss, self._accuracy, self._bytes) if part)
 
 
@@ -50,10 +50,10 @@ class RunProgress:
     def __enter__(self) -> Self:
         return self
 
-    def watch(self, row: Row) -> None:
+    def watch(self, record: Record) -> None:
         """Show one record; the bar appears with the first, so that a refused run shows none."""
         self._progress.start()
-        self._progress.update(self._task, completed=_done(row), status=self._status.see(row))
+        self._progress.update(self._task, completed=_done(record), status=self._status.see(record))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -77,22 +77,22 @@ class CompareProgress:
         self._progress.start()
         return self
 
-    def watch(self, position: int, row: Row) -> None:
+    def watch(self, position: int, record: Record) -> None:
         """Show one record of run `position`."""
         config = self._plan[position]
         name = f"{config.method} seed {config.seed}"
         if position not in self._tasks:
             self._tasks[position] = self._progress.add_task(name, total=config.train.steps, status="")
-        if row["kind"] == "failed":
+        if isinstance(record, Failed):
             return
-        if row["kind"] == "done":
+        if isinstance(record, Done):
             self._progress.update(self._tasks[position], completed=config.train.steps)
             if not self._console.is_terminal:
-                self._console.print(f"{name} is done: {row['folder']}", soft_wrap=True, highlight=False)
+                self._console.print(f"{name} is done: {record.folder}", soft_wrap=True, highlight=False)
             return
-        self._steps[position] = max(self._steps[position], _done(row))
+        self._steps[position] = max(self._steps[position], _done(record))
         self._progress.update(
-            self._tasks[position], completed=self._steps[position], status=self._status[position].see(row)
+            self._tasks[position], completed=self._steps[position], status=self._status[position].see(record)
         )
         self._progress.update(self._all, completed=sum(self._steps))
 
@@ -102,44 +102,42 @@ class CompareProgress:
         self._progress.stop()
 
 
-def run_table(metrics: Sequence[Row]) -> Table:
+def run_table(evaluations: Sequence[Evaluation]) -> Table:
     """First, middle and last evaluation of a run."""
     table = _table("\nGlobal encoder")
-    columns = [
-        key for key in ("probe", "knn", "alignment", "uniformity", "effective_rank", "cka") if key in metrics[-1]
-    ]
+    figures = ("probe", "knn", "alignment", "uniformity", "effective_rank", "cka")
+    columns = [key for key in figures if getattr(evaluations[-1], key) is not None]
     for name in ("step", *(name.replace("effective_", "") for name in columns), "D2D", "uplink", "delay"):
         table.add_column(name, justify="right")
-    for place in sorted({0, len(metrics) // 2, len(metrics) - 1}):
-        row = metrics[place]
+    for place in sorted({0, len(evaluations) // 2, len(evaluations) - 1}):
+        row = evaluations[place]
         table.add_row(
-            str(row["step"]),
-            *(number(row.get(key), ".3f") for key in columns),
-            size(row["bytes_push"] + row["bytes_pull"]),
-            size(row["bytes_up"]),
-            f"{row['seconds']:.1f} s",
+            str(row.step),
+            *(number(getattr(row, key), ".3f") for key in columns),
+            size(row.bytes_d2d),
+            size(row.bytes_up),
+            f"{row.seconds:.1f} s",
         )
     return table
 
 
-def compare_table(summary: Sequence[Row]) -> Table:
+def compare_table(summary: Sequence[Summary]) -> Table:
     """One line per method, accuracies in percent."""
-    seeds = max(row["seeds"] for row in summary)
+    seeds = max(row.seeds for row in summary)
     over = f"mean over {seeds} seeds" if seeds > 1 else "one seed"
     table = _table(f"\nFinal global encoder, accuracies in percent, {over}")
     for name in ("method", "probe", "vs FedAvg", "kNN", "pushed", "pulled", "uplink", "delay"):
         table.add_column(name, justify="left" if name == "method" else "right")
     for row in summary:
         table.add_row(
-            row["method"],
-            percent(row["probe"], ".1f")
-            + (f" ±{100 * row['probe_spread']:.1f}" if row["probe_spread"] is not None else ""),
-            percent(row["over_fedavg"], "+.1f"),
-            percent(row["knn"], ".1f"),
-            size(row["push_bytes"]),
-            size(row["pull_bytes"]),
-            size(row["uplink_bytes"]),
-            f"{row['seconds']:.1f} s",
+            row.method,
+            percent(row.probe, ".1f") + (f" ±{100 * row.probe_spread:.1f}" if row.probe_spread is not None else ""),
+            percent(row.over_fedavg, "+.1f"),
+            percent(row.knn, ".1f"),
+            size(row.bytes_push),
+            size(row.bytes_pull),
+            size(row.bytes_up),
+            f"{row.seconds:.1f} s",
         )
     return table
 
@@ -185,6 +183,6 @@ def _progress(console: Console) -> Progress:
     )
 
 
-def _done(row: Row) -> int:
+def _done(record: Record) -> int:
     """Completed updates as of this record."""
-    return int(row.get("step", 0)) + int(row["kind"] == "train")
+    return int(getattr(record, "step", 0)) + isinstance(record, Update)

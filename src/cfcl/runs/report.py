@@ -2,60 +2,46 @@
 
 import os
 import shlex
-import statistics
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from cfcl import __version__
+from cfcl import __version__, methods
 from cfcl import config as configs
 from cfcl.errors import CfclError
-from cfcl.runs import network, page, plots, style, suites
+from cfcl.runs import network, page, plots, style
 from cfcl.runs.folders import Run
 from cfcl.runs.page import Html, tag
 from cfcl.runs.plots import HEALTH, PULLS, TRAINING, Quantity
 from cfcl.runs.progress import number, size
-from cfcl.runs.series import (
-    Row,
-    base_of,
-    by_name,
-    d2d_bytes,
-    differences,
-    final,
-    selection_seconds,
-    series,
-    settings,
-    show,
-    usual,
-)
-
-REFERENCES = ("oracle", "centralised")
-"""Methods that show how much room there is and never count as competitors."""
+from cfcl.runs.series import by_name, differences, final, settings, show, usual
+from cfcl.runs.summary import Summary, by_curve
 
 _LAST = ("Settings", "Versions", "Commands")
 
 READING = {
-    "effective_candidates": "How many candidates the draw really chose among (the exponential of its entropy). At the "
-    "number of candidates it is a uniform draw; the lower it is, the more the method prefers some of them.",
-    "held_labels": "Of the items pulled, the share whose label the receiver holds already: lower brings more that is "
-    "new. A uniform draw shows what the split alone gives. Labels are used for this plot only, never by a device.",
-    "centroid_distance": "How far pulled items lie from the nearest cluster centre of the receiver's own data, under "
-    "the global model. Higher is farther from what it knows; compare methods at the same step, as the scale moves "
-    "with the model.",
-    "alignment": "Lower means that augmentation moves an embedding less. Zero is not the goal: a collapsed encoder "
-    "has it too, so read it together with uniformity.",
-    "uniformity": "Lower means that embeddings use more of the sphere; 0 is a collapsed encoder.",
-    "effective_rank": "How many directions the embeddings really use, at most their length.",
-    "cka": "How alike the devices' models are just before they are averaged: 1 is alike up to rotation and scale.",
-    "triplet": "Eq. (1), mean over devices. Methods train on different triplets, so a lower curve is not a better "
-    "encoder.",
-    "regulariser": "Second term of Eq. (23), before its weight; only methods that pull embeddings have it.",
-    "weight": "Eq. (25): highest just after an aggregation, fading until the next.",
-    "margin": "Eq. (24), mean over devices: how far from the pulled embeddings an anchor should stay.",
-    "active": "Triplets that still teach something. Near zero, the margin is too small or the task too easy.",
-    "pulled_share": "How much of a batch comes from neighbours: near zero, no way of selecting can matter.",
+    "effective_candidates": "The number of candidates that the draw effectively chose from: the exponential of its "
+    "entropy. A uniform draw reaches the full number. A lower value means that the method prefers some candidates.",
+    "held_labels": "The share of pulled items whose label the receiver already has. A lower share means more that is "
+    "new. A uniform draw shows what the partition alone gives. Labels are used for this plot only, never by a device.",
+    "centroid_distance": "The distance from pulled items to the nearest cluster centre of the receiver's own data, "
+    "under the global model. A larger distance is farther from what the receiver knows. Compare methods at the same "
+    "step, because the scale changes with the model.",
+    "alignment": "A lower value means that augmentation moves an embedding less. Zero is not the goal, because a "
+    "collapsed encoder reaches it too. Read it together with uniformity.",
+    "uniformity": "A lower value means that embeddings use more of the sphere. A collapsed encoder has 0.",
+    "effective_rank": "The number of directions that the embeddings effectively use, at most their dimension.",
+    "cka": "The similarity of the devices' models just before they are averaged. 1 is equal up to rotation and scale.",
+    "triplet": "Eq. (1), mean over devices. Methods train on different triplets, so a lower curve does not mean a "
+    "better encoder.",
+    "regulariser": "The second term of Eq. (23), before its weight. Only methods that pull embeddings have it.",
+    "weight": "Eq. (25): highest just after an aggregation, then lower until the next one.",
+    "margin": "Eq. (24), mean over devices: the distance that an anchor should keep from the pulled embeddings.",
+    "active": "The share of triplets that still change the model. Near zero, the margin is too small or the task too "
+    "easy.",
+    "pulled_share": "The share of a batch that comes from neighbours. Near zero, the selection of items cannot matter.",
 }
 
 
@@ -75,8 +61,6 @@ def write(runs: Sequence[Run], out: Path, *, force: bool = False) -> Path:
     """Write the page about `runs` to `out`, whole or not at all."""
     if not runs:
         raise CfclError("a report needs at least one run, and none was given: give folders that `cfcl run` wrote")
-    for run in runs:
-        _check_whole(run)
     _check_free(out, force)
     text = render(runs)
     try:
@@ -103,31 +87,18 @@ def render(runs: Sequence[Run]) -> str:
 
 def headline(runs: Sequence[Run]) -> str:
     """What the records say in a sentence or two, and how little that may be."""
-    rows = [row for row in summary(runs) if row["probe"] is not None]
-    ranked = [row for row in rows if row["method"].partition("-")[0] not in REFERENCES]
+    rows = [row for row in by_curve(runs) if not methods.parse(row.method).yardstick]
+    ranked = [(row.probe, row) for row in rows if row.probe is not None]
     if not ranked:
-        return "There are no labels, so there is no accuracy: the page shows costs and label-free health only."
-    best = max(ranked, key=lambda row: row["probe"])
-    found = f"{best['label']} with {best['probe']:.4f}"
-    doubt = _doubt(min(row["seeds"] for row in ranked))
+        return "There are no labels, so there is no accuracy. The page shows costs and label-free measures only."
+    top, best = max(ranked, key=lambda pair: pair[0])
+    doubt = _doubt(min(row.seeds for _, row in ranked))
     if len(ranked) == 1:
-        return f"Final probe accuracy: {found}. {doubt}"
-    level = [row["label"] for row in ranked if row is not best and f"{row['probe']:.4f}" == f"{best['probe']:.4f}"]
-    ties = f", level with {' and '.join(level)}" if level else ""
-    return f"Best of {len(ranked)} by final probe accuracy: {found}{_against(best)}{ties}. {doubt}"
-
-
-def summary(runs: Sequence[Run]) -> list[Row]:
-    """The rows of `suites.summarise`, one per curve, with paired gains, selection time and energy."""
-    rows = []
-    for label, group in series(runs).items():
-        base = base_of(group[0], runs)
-        found = suites.summarise([*base, *group])
-        row = next(row for row in found if row["method"] == group[0].config.method)
-        selection = statistics.fmean(selection_seconds(run, final(run)["step"]) for run in group)
-        joules = statistics.fmean(final(run)["joules"] for run in group)
-        rows.append({**row, "label": label, "gains": _gains(group, base), "selection": selection, "joules": joules})
-    return rows
+        return f"Final probe accuracy: {best.label} with {top:.4f}. {doubt}"
+    level = [row.label for probe, row in ranked if row is not best and f"{probe:.4f}" == f"{top:.4f}"]
+    ties = f", equal to {' and '.join(level)}" if level else ""
+    highest = f"Highest final probe accuracy of {len(ranked)}: {best.label} with {top:.4f}{ties}."
+    return f"{highest} {_against(best)} {doubt}"
 
 
 def _replace(out: Path, text: str) -> None:
@@ -140,11 +111,6 @@ def _replace(out: Path, text: str) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _check_whole(run: Run) -> None:
-    if not run.of("setup") or not run.of("eval"):
-        raise CfclError(f"{str(run.folder)!r} holds no evaluation, so the run did not end: run it again")
-
-
 def _check_free(out: Path, force: bool) -> None:
     if out.is_dir():
         raise CfclError(f"{str(out)!r} is a folder, but a page is a file: give --out a file, such as report.html")
@@ -152,27 +118,18 @@ def _check_free(out: Path, force: bool) -> None:
         raise CfclError(f"{str(out)!r} exists and would be replaced: give --force, or another --out")
 
 
-def _gains(group: Iterable[Run], base: Iterable[Run]) -> list[float]:
-    """Final accuracy over FedAvg, seed by seed."""
-    if any(run.config.method == "fedavg" for run in group):
-        return []
-    found = {run.config.seed: final(run) for run in base}
-    pairs = [(final(run), found[run.config.seed]) for run in group if run.config.seed in found]
-    return [mine["probe"] - theirs["probe"] for mine, theirs in pairs if "probe" in mine and "probe" in theirs]
-
-
-def _against(best: Row) -> str:
-    gains = best["gains"]
-    if best["method"] == "fedavg":
-        return " (no exchange raised it)"
+def _against(best: Summary) -> str:
+    gains = best.gains
+    if best.method == "fedavg":
+        return "No exchange exceeded it."
     if not gains:
-        return " (no FedAvg run with the same settings to compare it with)"
+        return "There is no FedAvg run with the same settings to compare it with."
     if len(gains) == 1:
-        return f", {gains[0]:+.4f} against FedAvg in the same seed"
-    above = sum(gain > 0 for gain in gains)
+        return f"Gain over FedAvg in the same seed: {gains[0]:+.4f}."
+    positive = sum(gain > 0 for gain in gains)
     return (
-        f", {statistics.fmean(gains):+.4f} against FedAvg on average over {len(gains)} paired seeds "
-        f"({min(gains):+.4f} to {max(gains):+.4f}; above it in {above} of {len(gains)})"
+        f"Gain over FedAvg: {best.over_fedavg:+.4f} on average over {len(gains)} paired seeds "
+        f"(from {min(gains):+.4f} to {max(gains):+.4f}; positive in {positive} of {len(gains)})."
     )
 
 
@@ -180,8 +137,8 @@ def _doubt(num_seeds: int) -> str:
     if num_seeds == 1:
         return "One seed proves nothing: any difference may be chance."
     if num_seeds < 5:
-        return f"With {num_seeds} seeds only, a small difference may still be chance."
-    return f"Figures are means over {num_seeds} seeds."
+        return f"With only {num_seeds} seeds, a small difference may still be chance."
+    return f"All numbers are means over {num_seeds} seeds."
 
 
 def _lead(runs: Sequence[Run], name: str) -> Html:
@@ -193,9 +150,9 @@ def _group(name: str, runs: Sequence[Run], figures: _Figures) -> Html:
         ("Summary", [_summary_table(runs)]),
         ("Learning curves", _grid(_learning(runs, figures))),
         ("Costs", _grid(_costs(runs, figures))),
-        ("The network, and who holds what", _network(runs, figures)),
+        ("Network and data per device", _network(runs, figures)),
         ("Distances between labels", _grid(figures.show(plots.label_distances(runs), "Label distances", _DISTANCES))),
-        ("What was pulled", _grid(_quantities(runs, PULLS, figures))),
+        ("Pulled items", _grid(_quantities(runs, PULLS, figures))),
         ("Health of the embeddings", _grid(_quantities(runs, HEALTH, figures))),
         ("Training", _grid(_quantities(runs, TRAINING, figures))),
     ]
@@ -209,46 +166,48 @@ def _grid(items: Sequence[Html]) -> list[Html]:
 
 _DISTANCES = (
     "Mean distance between the embeddings of test images with these labels, mean over seeds. A good encoder is dark "
-    "on the diagonal and bright elsewhere; separation is the mean off the diagonal over the mean on it."
+    "on the diagonal and bright elsewhere. Separation is the mean off the diagonal divided by the mean on it."
 )
 
 
 def _summary_table(runs: Sequence[Run]) -> Html:
-    rows = summary(runs)
-    columns: dict[str, Callable[[Row], str]] = {
-        "Method": lambda row: row["label"],
-        "Seeds": lambda row: str(row["seeds"]),
+    rows = by_curve(runs)
+    columns: dict[str, Callable[[Summary], str]] = {
+        "Method": lambda row: row.label,
+        "Seeds": lambda row: str(row.seeds),
         "Probe accuracy": _probe_cell,
-        "Over FedAvg": lambda row: number(row["over_fedavg"], "+.4f"),
-        "kNN": lambda row: number(row["knn"], ".4f"),
-        "CKA": lambda row: number(row["cka"], ".3f"),
-        "Pushed": lambda row: size(row["push_bytes"]),
-        "Pulled": lambda row: size(row["pull_bytes"]),
-        "Uplink": lambda row: size(row["uplink_bytes"]),
-        "Delay": lambda row: f"{row['seconds'] + row['selection']:.2f} s",
-        "of which selection": lambda row: f"{row['selection']:.2f} s",
+        "Gain over FedAvg": lambda row: number(row.over_fedavg, "+.4f"),
+        "kNN": lambda row: number(row.knn, ".4f"),
+        "CKA": lambda row: number(row.cka, ".3f"),
+        "Pushed": lambda row: size(row.bytes_push),
+        "Pulled": lambda row: size(row.bytes_pull),
+        "Uplink": lambda row: size(row.bytes_up),
+        "Delay": lambda row: f"{row.seconds + row.selection:.2f} s",
+        "of which selection": lambda row: f"{row.selection:.2f} s",
     }
-    if any(row["joules"] > 0 for row in rows):
-        columns["Energy"] = lambda row: f"{row['joules']:.2f} J"
-    left_out = len(runs) - sum(row["seeds"] for row in rows)
+    if any(row.joules > 0 for row in rows):
+        columns["Energy"] = lambda row: f"{row.joules:.2f} J"
+    left_out = len(runs) - sum(row.seeds for row in rows)
     notes = ["Final model, mean over seeds; ± is the standard deviation over seeds."]
     if common := [f"{key}={show(value)}" for key, value in usual(runs).items()]:
-        notes.append(f"Where a name says nothing else: {', '.join(common)}.")
+        notes.append(f"Settings that a name does not mention: {', '.join(common)}.")
     if left_out:
-        notes.append(f"Left out, as they repeat the settings and seed of others: {left_out}.")
+        notes.append(f"Runs left out because they repeat the settings and seed of another run: {left_out}.")
     cells = [[cell(row) for cell in columns.values()] for row in rows]
     return page.join([page.table(list(columns), cells), tag("p", " ".join(notes))])
 
 
-def _probe_cell(row: Row) -> str:
-    spread = "" if row["probe_spread"] is None else f" ± {row['probe_spread']:.4f}"
-    return number(row["probe"], ".4f") + spread
+def _probe_cell(row: Summary) -> str:
+    spread = "" if row.probe_spread is None else f" ± {row.probe_spread:.4f}"
+    return number(row.probe, ".4f") + spread
 
 
 def _learning(runs: Sequence[Run], figures: _Figures) -> list[Html]:
-    steps = "Solid with markers: linear probe; thin and dashed: nearest neighbours. Bands span the seeds."
-    traffic = "How much accuracy a byte between devices buys. A method that sends none is a dotted level line."
-    delay = "The same accuracies over the time that communication takes; local training is not charged by default."
+    steps = "Solid lines with markers: linear probe. Thin dashed lines: nearest neighbours. Bands span the seeds."
+    traffic = (
+        "Accuracy against the bytes that devices sent to each other. A method that sends none is a dotted level line."
+    )
+    delay = "Accuracy against the time that communication takes. Local training is not charged by default."
     return [
         *figures.show(plots.accuracy(runs), "Accuracy over steps", steps),
         *figures.show(plots.accuracy_by_bytes(runs), "Accuracy against bytes between devices", traffic),
@@ -257,10 +216,12 @@ def _learning(runs: Sequence[Run], figures: _Figures) -> list[Html]:
 
 
 def _costs(runs: Sequence[Run], figures: _Figures) -> list[Html]:
-    traffic = "Mean over seeds. A pixel value counts one byte, an entry of an embedding or a parameter four."
+    traffic = (
+        "Mean over seeds. A pixel value counts as one byte; an entry of an embedding or a parameter counts as four."
+    )
     delay = (
-        "Mean over seeds. The model adds up the slowest device of every exchange and aggregation, at the rates of the "
-        "settings; the time for selecting items was measured, so it depends on the machine."
+        "Mean over seeds. The model adds the time of the slowest device in every exchange and aggregation, at the "
+        "rates of the settings. The time for selecting items was measured, so it depends on the machine."
     )
     return [
         *figures.show(plots.traffic(runs), "Bytes per method", traffic),
@@ -279,10 +240,10 @@ def _quantities(runs: Sequence[Run], quantities: Iterable[Quantity], figures: _F
 def _network(runs: Sequence[Run], figures: _Figures) -> list[Html]:
     """The graph of one run: of the first seed, with traffic if there is any."""
     seed = runs[0].config.seed
-    run = next((run for run in runs if run.config.seed == seed and d2d_bytes(final(run)) > 0), runs[0])
+    run = next((run for run in runs if run.config.seed == seed and final(run).bytes_d2d > 0), runs[0])
     caption = (
-        f"Seed {run.config.seed}, {run.config.method}; other seeds draw another network. Numbers in circles are "
-        "devices, small ones the labels they hold; an edge is as wide as the bytes it carried."
+        f"Seed {run.config.seed}, {run.config.method}. Other seeds have another network. Numbers in circles are "
+        "devices; small numbers are the labels that they hold. A wider edge carried more bytes."
     )
     return [
         tag(
@@ -295,20 +256,20 @@ def _network(runs: Sequence[Run], figures: _Figures) -> list[Html]:
 
 
 def _device_table(run: Run) -> Html:
-    setup = run.of("setup")[0]
-    neighbours: list[list[int]] = [[] for _ in setup["points"]]
-    for one, other in setup["edges"]:
+    setup = run.setup
+    neighbours: list[list[int]] = [[] for _ in setup.points]
+    for one, other in setup.edges:
         neighbours[one].append(other)
         neighbours[other].append(one)
     rows = [
-        [str(device), f"{points:,}", _labels(setup["labels"], device), ", ".join(map(str, sorted(neighbours[device])))]
-        for device, points in enumerate(setup["points"])
+        [str(device), f"{points:,}", _labels(setup.labels, device), ", ".join(map(str, sorted(neighbours[device])))]
+        for device, points in enumerate(setup.points)
     ]
     found = page.table(["Device", "Points", "Labels", "Neighbours"], rows, words=True)
     return found if len(rows) <= 20 else tag("details", tag("summary", f"All {len(rows)} devices"), found)
 
 
-def _labels(labels: list[list[int]] | None, device: int) -> str:
+def _labels(labels: Sequence[Sequence[int]] | None, device: int) -> str:
     return "–" if labels is None else ", ".join(map(str, labels[device]))
 
 
@@ -325,14 +286,14 @@ def _settings(runs: Sequence[Run]) -> Html:
         )
         for group in by_name(runs).values()
     ]
-    intro = tag("p", "Where the runs differ; all else is the same.") if keys else Html()
+    intro = tag("p", "Settings in which the runs differ. All other settings are the same.") if keys else Html()
     return tag("section", tag("h2", "Settings"), intro, contrast, *full, id="settings")
 
 
 def _versions(runs: Sequence[Run]) -> Html:
     found: dict[tuple[tuple[str, str], ...], int] = {}
     for run in runs:
-        key = tuple((name, show(value)) for name, value in run.environment.items())
+        key = tuple((name, show(value)) for name, value in run.environment.to_dict().items())
         found[key] = found.get(key, 0) + 1
     names = list(dict.fromkeys(name for environment in found for name, _ in environment))
     rows = [[str(runs_in_it), *(dict(key).get(name, "–") for name in names)] for key, runs_in_it in found.items()]
@@ -342,11 +303,11 @@ def _versions(runs: Sequence[Run]) -> Html:
 
 def _commands(runs: Sequence[Run]) -> Html:
     lines = [_command(run) for run in runs]
-    intro = tag("p", "Each line repeats one run, to the same records on the same versions:")
+    intro = tag("p", "Each line repeats one run. The same versions give the same records.")
     return tag("section", tag("h2", "Commands"), intro, tag("pre", "\n".join(lines)), id="commands")
 
 
 def _command(run: Run) -> str:
-    where = run.environment.get("device", "cpu")
-    device = [] if where == "cpu" else ["--device", str(where)]
+    where = run.environment.device
+    device = [] if where == "cpu" else ["--device", where]
     return shlex.join(["cfcl", "run", str(run.folder / "config.toml"), *device])

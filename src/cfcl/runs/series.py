@@ -8,11 +8,11 @@ from typing import Any
 
 from cfcl import config as configs
 from cfcl.config import Config
+from cfcl.records import Evaluation, Pull, Record
 from cfcl.runs.folders import Run
 
-Row = dict[str, Any]
 Series = Mapping[str, Sequence[Run]]
-"""Runs by the name of their curve, one a seed."""
+"""Runs by the name of their curve, one per seed."""
 
 _EXCHANGE = ("exchange.", "regulariser.")
 
@@ -94,27 +94,22 @@ def show(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def seconds(run: Run, row: Row) -> float:
+def seconds(run: Run, at: Evaluation) -> float:
     """Delay as of an evaluation: the model's seconds, and the time measured for selection before it."""
-    return float(row["seconds"]) + selection_seconds(run, row["step"])
+    return at.seconds + selection_seconds(run, at.step)
 
 
 def selection_seconds(run: Run, step: int) -> float:
     """Measured selection time before `step`: an evaluation comes before the exchange of its own step."""
-    return sum((duration for when, duration in run.timings["selection"] if when < step), start=0.0)
+    return sum((duration for when, duration in run.timings.selection if when < step), start=0.0)
 
 
-def d2d_bytes(row: Row) -> int:
-    """Bytes between devices as of an evaluation."""
-    return int(row["bytes_push"] + row["bytes_pull"])
-
-
-def final(run: Run) -> Row:
+def final(run: Run) -> Evaluation:
     """The last evaluation."""
-    return run.of("eval")[-1]
+    return run.evaluations[-1]
 
 
-def over_steps(runs: Sequence[Run], kind: str, key: str) -> Band | None:
+def over_steps(runs: Sequence[Run], kind: type[Record], key: str) -> Band | None:
     """Mean of a recorded figure at the steps that all runs have, between its extremes over seeds.
 
     For pulls the mean is over links too, and the band holds the middle 80 % of them.
@@ -124,7 +119,7 @@ def over_steps(runs: Sequence[Run], kind: str, key: str) -> Band | None:
     if not steps:
         return None
     values = [[value for run in found for value in run[step]] for step in steps]
-    bands = [_middle(sorted(group)) if kind == "pull" else (min(group), max(group)) for group in values]
+    bands = [_middle(sorted(group)) if kind is Pull else (min(group), max(group)) for group in values]
     return Band(
         x=[float(step) for step in steps],
         mean=[statistics.fmean(group) for group in values],
@@ -133,12 +128,13 @@ def over_steps(runs: Sequence[Run], kind: str, key: str) -> Band | None:
     )
 
 
-def _values(rows: Iterable[Row], key: str) -> dict[int, list[float]]:
-    found: dict[int, list[float]] = {}
-    for row in rows:
-        if row.get(key) is not None:
-            found.setdefault(row["step"], []).append(float(row[key]))
-    return found
+def _values(found: Iterable[Any], key: str) -> dict[int, list[float]]:
+    """The figure `key` of records that have a step, where it was measured."""
+    values: dict[int, list[float]] = {}
+    for record in found:
+        if getattr(record, key) is not None:
+            values.setdefault(record.step, []).append(float(getattr(record, key)))
+    return values
 
 
 def _middle(ordered: Sequence[float]) -> tuple[float, float]:

@@ -2,27 +2,29 @@
 
 import json
 import platform
-import statistics
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from torch import nn
 
 from cfcl import config as configs
+from cfcl import records
 from cfcl.config import Config
 from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
 from cfcl.models import TrainedEncoder
+from cfcl.records import Environment, Evaluation, LinkCost, Record, Timings
 from cfcl.runs import folders
 from cfcl.sim import engines
-from cfcl.sim.engines import Engine, Simulation
+from cfcl.sim.engines import Engine
+from cfcl.sim.simulation import Simulation
 
-Row = dict[str, Any]
-Watch = Callable[[Row], None]
+Watch = Callable[[Record], None]
 
 
 @dataclass(frozen=True)
@@ -30,24 +32,30 @@ class Result:
     """What a run leaves behind."""
 
     config: Config
-    rows: list[Row]
+    records: tuple[Record, ...]
     """Every record, in order."""
     encoder: TrainedEncoder
     """The final global encoder."""
-    costs: list[Row]
+    costs: tuple[LinkCost, ...]
     """Bytes by link, kind and direction."""
-    timings: Row
+    timings: Timings
     folder: Path | None
     """Where it was written, if it was."""
 
     @property
-    def metrics(self) -> list[Row]:
-        """One row per evaluation: `pandas.DataFrame(result.metrics)` is the learning curve."""
-        return self.of("eval")
+    def evaluations(self) -> tuple[Evaluation, ...]:
+        """The learning curve."""
+        return tuple(record for record in self.records if isinstance(record, Evaluation))
 
-    def of(self, kind: str) -> list[Row]:
-        """The records of one kind: setup, eval, train, pull or final."""
-        return [{key: value for key, value in row.items() if key != "kind"} for row in self.rows if row["kind"] == kind]
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """One row per evaluation: `pandas.DataFrame(result.metrics)` is the learning curve."""
+        return self.of(Evaluation.KIND)
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """The records of one kind (setup, eval, train, pull or final) as plain dicts."""
+        found = [json.loads(record.to_line()) for record in self.records if kind == record.KIND]
+        return [{key: value for key, value in row.items() if key != "kind"} for row in found]
 
 
 def simulate(
@@ -55,39 +63,43 @@ def simulate(
     *,
     dataset: Dataset | None = None,
     module: nn.Module | None = None,
-    out: Path | None = None,
+    out: str | Path | None = None,
     device: str = "cpu",
     workers: int | None = None,
     engine: Engine = "sharded",
     plotted: bool = True,
-    watch: Watch = lambda row: None,
+    trace: str | Path | None = None,
+    watch: Watch = lambda record: None,
 ) -> Result:
     """Run `config`; with `out`, write a run folder below it, with plots. `watch` sees every record as it appears.
 
-    The devices are shared out among `workers` processes, by default one per core; neither their number nor the engine
-    (`loop` is the reference) changes a byte of the records. Under torchrun its processes share them, and the first
-    one alone has records and writes.
+    The devices are shared among `workers` processes, by default one per core. Neither their number nor the engine
+    (`loop` is the reference) changes a byte of the records. Under torchrun its processes share the devices, and only
+    the first one has records and writes.
 
     A `dataset` (see `cfcl.data.datasets.from_torch`) takes the place of the one that `config.data` names, and a
-    `module` that turns images into embeddings takes that of `config.model.encoder`, with the weights it has.
+    `module` that turns images into embeddings takes that of `config.model.encoder`, with the weights it has. `trace`
+    is a file for every message of every step, one line each.
     """
-    with engines.start(
-        config, device=device, dataset=dataset, module=module, workers=workers, engine=engine
-    ) as simulation:
+    with (
+        _tracing(trace) as tracer,
+        engines.start(
+            config, device=device, dataset=dataset, module=module, workers=workers, engine=engine, trace=tracer
+        ) as simulation,
+    ):
         if out is None or not simulation.group.leads:
-            return _result(simulation, list(_played(simulation, watch)), None)
-        with folders.Writer(config, out) as writer:
+            return _result(simulation, tuple(_played(simulation, watch)), None)
+        with folders.Writer(config, Path(out)) as writer:
 
-            def see(row: Row) -> None:
-                writer.row(row)
-                watch(row)
+            def see(record: Record) -> None:
+                writer.record(record)
+                watch(record)
 
-            rows = list(_played(simulation, see))
-            result = _result(simulation, rows, writer.folder)
+            result = _result(simulation, tuple(_played(simulation, see)), writer.folder)
             result.encoder.save(writer.partial / "encoder.safetensors")
-            writer.json("costs.json", result.costs)
-            writer.json("timings.json", result.timings)
-            writer.json("environment.json", _environment(device, engine, simulation.group.size))
+            writer.json("costs.json", [cost.to_dict() for cost in result.costs])
+            writer.json("timings.json", result.timings.to_dict())
+            writer.json("environment.json", _environment(device, engine, simulation.group.size).to_dict())
             if plotted:
                 from cfcl.runs import plots  # loads matplotlib, which a run without plots need not wait for
 
@@ -107,65 +119,54 @@ def plan(config: Config, methods: Sequence[str], seeds: Sequence[int]) -> list[C
     return list(dict.fromkeys(found))
 
 
-def summarise(runs: Iterable[folders.Run]) -> list[Row]:
-    """One row per method: mean final figures over seeds, and the paired difference in accuracy to FedAvg."""
-    by_method: dict[str, dict[int, Row]] = {}
-    for run in runs:
-        by_method.setdefault(run.config.method, {})[run.config.seed] = run.of("eval")[-1]
-    base = by_method.get("fedavg", {})
-    return [_summary(method, finals, base) for method, finals in by_method.items()]
+@contextmanager
+def _tracing(path: str | Path | None) -> Iterator[Callable[[str], None] | None]:
+    """What writes a line to `path`, which is made with the first one: of several processes only one has lines."""
+    if path is None:
+        yield None
+        return
+    if Path(path).exists():
+        raise CfclError(f"--trace {str(path)!r} exists already: choose another file")
+    with ExitStack() as stack:
+        files: list[IO[str]] = []
+
+        def write(line: str) -> None:
+            if not files:
+                files.append(stack.enter_context(Path(path).open("x", encoding="utf-8")))
+            files[0].write(f"{line}\n")
+
+        try:
+            yield write
+        except OSError as error:
+            raise CfclError(f"cannot write the trace to {str(path)!r}: {error.strerror}; choose another file") from None
 
 
-def _summary(method: str, finals: dict[int, Row], base: dict[int, Row]) -> Row:
-    def mean(key: str) -> float | None:
-        values = [row[key] for row in finals.values() if key in row]
-        return statistics.fmean(values) if values else None
-
-    probes = [row["probe"] for row in finals.values() if "probe" in row]
-    both = [(row, base[seed]) for seed, row in finals.items() if seed in base]
-    gains = [mine["probe"] - theirs["probe"] for mine, theirs in both if "probe" in mine and "probe" in theirs]
-    return {
-        "method": method,
-        "seeds": len(finals),
-        "probe": mean("probe"),
-        "probe_spread": statistics.stdev(probes) if len(probes) > 1 else None,
-        "over_fedavg": statistics.fmean(gains) if gains and method != "fedavg" else None,
-        "knn": mean("knn"),
-        "uniformity": mean("uniformity"),
-        "cka": mean("cka"),
-        "push_bytes": mean("bytes_push"),
-        "pull_bytes": mean("bytes_pull"),
-        "uplink_bytes": mean("bytes_up"),
-        "seconds": mean("seconds"),
-    }
-
-
-def _played(simulation: Simulation, watch: Watch) -> Iterable[Row]:
-    for row in simulation.rows():
-        # A record is what can be read back: tuples become lists here as they do on disk.
-        record = json.loads(folders.dump(row))
+def _played(simulation: Simulation, watch: Watch) -> Iterable[Record]:
+    for record in simulation.rows():
         watch(record)
         yield record
 
 
-def _result(simulation: Simulation, rows: list[Row], folder: Path | None) -> Result:
+def _result(simulation: Simulation, found: tuple[Record, ...], folder: Path | None) -> Result:
+    clocks = simulation.clocks
     return Result(
         config=simulation.config,
-        rows=rows,
+        records=found,
         encoder=TrainedEncoder(simulation.world.setting.encoder, simulation.model),
-        costs=[dict(row) for row in simulation.ledger.table()],
-        timings=asdict(simulation.timings),
+        costs=tuple(records.read(LinkCost, row) for row in simulation.ledger.table()),
+        timings=Timings(tuple(clocks.selection), clocks.exchange, clocks.evaluation, clocks.total),
         folder=folder,
     )
 
 
-def _environment(device: str, engine: str, workers: int) -> Row:
+def _environment(device: str, engine: str, workers: int) -> Environment:
     names = ("cfcl", "torch", "numpy", "scikit-learn")
-    return {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "device": device,
-        "engine": engine,
-        "workers": workers,
-        **{name: metadata.version(name) for name in names},
-    }
+    return Environment(
+        python=platform.python_version(),
+        machine=platform.machine(),
+        device=device,
+        engine=engine,
+        workers=workers,
+        numerics=configs.NUMERICS,
+        versions={name: metadata.version(name) for name in names},
+    )

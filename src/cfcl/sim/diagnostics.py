@@ -1,83 +1,86 @@
 """What was pulled, seen from outside: the only place where labels of exchanged items are known."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from cfcl import device, rng
+from cfcl import device, records, rng
 from cfcl.core import clustering
 from cfcl.device import Answer, DeviceState, Setting
-from cfcl.exchange.messages import DataItems, Items
-
-Row = dict[str, Any]
+from cfcl.exchange.messages import DataItems, Items, Message
+from cfcl.records import Reason
 
 
 @dataclass(frozen=True)
-class Delivery:
-    """Items on their way, and what an outside observer knows of them."""
+class Note(Message):
+    """What an outside observer knows of items on their way; it travels beside them and no device sees it."""
 
-    items: Items
     embeddings: Tensor
     """Under the importance model; empty if nothing was embedded."""
     labels: Tensor
     """Empty where there are no labels."""
     effective_candidates: float
+    reasons: str = ""
+    """As JSON; empty if nobody asked."""
 
 
-class Pulls:
+class Observer:
     """Follows labels along the links, beside the devices, which never see them."""
 
     def __init__(self, setting: Setting, labels: Tensor | None, parts: Sequence[Tensor]) -> None:
         self._setting = setting
         self._labels = labels
         self._parts = parts
-        self._pulled: dict[int, Tensor] = {}
         most = setting.config.evaluation.num_traced
         drawn = torch.randperm(len(parts), generator=rng.stream(setting.config.seed, "traced"))[:most]
         self._traced = frozenset(drawn.tolist())
 
-    def follow(self, answer: Answer) -> Delivery:
-        """The answer with the labels of its items, looked up where its transmitter is."""
-        source = answer.items.source
-        known = torch.zeros(0, dtype=torch.int64)
-        if self._labels is not None and (self._relays or answer.items.target in self._traced):
-            known = torch.cat([self._own(source), self._pulled.get(source, known)])[answer.positions.cpu()]
-        return Delivery(answer.items, answer.embeddings, known, answer.effective_candidates)
+    def note(self, answer: Answer, pulled: Mapping[int, Tensor]) -> Note | None:
+        """What is known of an answer where its transmitter is; `pulled` are the labels of what devices have pulled."""
+        items = answer.items
+        if not self._relays and items.target not in self._traced:
+            return None
+        labels = torch.zeros(0, dtype=torch.int64)
+        if self._labels is not None:
+            labels = torch.cat([self._own(items.source), pulled.get(items.source, labels)])[answer.positions.cpu()]
+        head = items.source, items.target, items.step
+        return Note(*head, answer.embeddings, labels, answer.effective_candidates, answer.reasons)
 
-    def observe(self, receiver: DeviceState, deliveries: Sequence[Delivery], step: int) -> list[Row]:
-        """One row per pull, taken before the items are absorbed; none for receivers that are not traced."""
-        rows = self._rows(receiver, deliveries, step) if receiver.id in self._traced else []
-        if self._labels is not None and self._relays:
-            nothing = torch.zeros(0, dtype=torch.int64)
-            arrived = torch.cat([nothing, *(delivery.labels for delivery in deliveries)])
-            held = self._pulled.get(receiver.id, nothing)
-            self._pulled[receiver.id] = device.retain(self._setting.config, held, arrived)
-        return rows
+    def remember(self, receiver: int, notes: Sequence[Note], pulled: dict[int, Tensor]) -> None:
+        """Follow the labels of items that may be passed on."""
+        if self._labels is None or not self._relays:
+            return
+        nothing = torch.zeros(0, dtype=torch.int64)
+        arrived = torch.cat([nothing, *(note.labels for note in notes)])
+        pulled[receiver] = device.retain(self._setting.config, pulled.get(receiver, nothing), arrived)
 
-    def _rows(self, receiver: DeviceState, deliveries: Sequence[Delivery], step: int) -> list[Row]:
-        distances = self.distances(receiver, deliveries, step)
+    def records(self, receiver: DeviceState, items: Sequence[Items], notes: Sequence[Note]) -> list[records.Pull]:
+        """One record per pull; none for receivers that are not traced."""
+        if receiver.id not in self._traced:
+            return []
+        distances = self.distances(receiver, items, notes)
         return [
-            {
-                "kind": "pull",
-                "step": step,
-                "transmitter": delivery.items.source,
-                "receiver": receiver.id,
-                "items": len(_content(delivery.items)),
-                "effective_candidates": delivery.effective_candidates,
-                "held_labels": _mean(self.held(receiver.id, delivery.labels)),
-                "centroid_distance": _mean(distance),
-            }
-            for delivery, distance in zip(deliveries, distances, strict=True)
+            records.Pull(
+                step=note.step,
+                transmitter=note.source,
+                receiver=receiver.id,
+                items=len(item.content),
+                effective_candidates=note.effective_candidates,
+                held_labels=_mean(self.held(receiver.id, note.labels)),
+                centroid_distance=_mean(distance),
+                reasons=_reasons(note),
+            )
+            for item, note, distance in zip(items, notes, distances, strict=True)
         ]
 
-    def distances(self, receiver: DeviceState, deliveries: Sequence[Delivery], step: int) -> list[Tensor]:
+    def distances(self, receiver: DeviceState, items: Sequence[Items], notes: Sequence[Note]) -> list[Tensor]:
         """From every item to the nearest centroid of the receiver's own candidates, under the global model."""
-        centroids = self._centroids(receiver, step)
-        found = [self._embeddings(receiver, delivery) for delivery in deliveries]
-        return [clustering.squared_distances(items, centroids).amin(dim=-1).sqrt() for items in found]
+        centroids = self._centroids(receiver, notes[0].step if notes else 0)
+        found = [self._embeddings(receiver, *pair) for pair in zip(items, notes, strict=True)]
+        return [clustering.squared_distances(some, centroids).amin(dim=-1).sqrt() for some in found]
 
     def _own(self, holder: int) -> Tensor:
         assert self._labels is not None
@@ -97,13 +100,12 @@ class Pulls:
             (clusters,) = device.cluster(self._setting, [receiver.id], [embeddings], step)
         return clusters.centroids[0][clusters.counts[0] > 0]
 
-    def _embeddings(self, receiver: DeviceState, delivery: Delivery) -> Tensor:
+    def _embeddings(self, receiver: DeviceState, items: Items, note: Note) -> Tensor:
         """The items under the global model, embedded only if nobody has done so."""
-        items = delivery.items
         if not isinstance(items, DataItems):
             return items.embeddings
-        if len(items.points) == 0 or (self._global and len(delivery.embeddings)):
-            return delivery.embeddings
+        if len(items.points) == 0 or (self._global and len(note.embeddings)):
+            return note.embeddings
         return self._setting.encoder.embed(receiver.anchor, items.points)
 
     @property
@@ -115,8 +117,10 @@ class Pulls:
         return self._setting.config.exchange.importance_model == "global"
 
 
-def _content(items: Items) -> Tensor:
-    return items.points if isinstance(items, DataItems) else items.embeddings
+def _reasons(note: Note) -> tuple[Reason, ...] | None:
+    if not note.reasons:
+        return None
+    return tuple(records.read(Reason, row) for row in json.loads(note.reasons))
 
 
 def _mean(values: Tensor) -> float | None:

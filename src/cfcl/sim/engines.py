@@ -1,7 +1,7 @@
 """Which engine runs a simulation, in how many processes."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
@@ -11,12 +11,12 @@ from cfcl.config import Config
 from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
-from cfcl.sim import allocator, group, loop, sharded
+from cfcl.sim import allocator, group
 from cfcl.sim.group import ALONE, Group
+from cfcl.sim.simulation import Simulation
 from cfcl.sim.workers import hired
 
 Engine = Literal["sharded", "loop"]
-Simulation = loop.Simulation | sharded.Simulation
 
 
 @contextmanager
@@ -28,31 +28,34 @@ def start(
     module: nn.Module | None = None,
     workers: int | None = None,
     engine: Engine = "sharded",
+    trace: Callable[[str], None] | None = None,
 ) -> Iterator[Simulation]:
     """A simulation ready to run; the processes that it needs are there inside the context and nowhere else."""
     # A fresh process can be told a config, not objects that live in this one.
-    portable = dataset is None and module is None and config.exchange.method in policies.BUILT_IN
+    portable = dataset is None and module is None and policies.is_portable(config.exchange.method)
     if engine == "loop":
-        yield loop.Simulation(config, torch_device=device, dataset=dataset, module=module)
+        yield Simulation(config, torch_device=device, dataset=dataset, module=module, reference=True, trace=trace)
         return
     allocator.keep_memory()
     if group.launched():
         with group.joined() as ours:
             where = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if device == "cuda" else device
-            yield sharded.Simulation(config, torch_device=where, dataset=dataset, module=module, group=ours)
+            yield Simulation(config, torch_device=where, dataset=dataset, module=module, group=ours, trace=trace)
         return
-    size = _size(config, workers, alone=not portable or device != "cpu")
+    size = num_processes(config, workers, alone=not portable or device != "cpu")
     if size == 1:
-        yield sharded.Simulation(config, torch_device=device, dataset=dataset, module=module)
+        yield Simulation(config, torch_device=device, dataset=dataset, module=module, trace=trace)
         return
-    simulation = sharded.Simulation(config, torch_device=device, group=Group(0, size))  # refuses what cannot be first
-    with hired(config, size, device) as simulation.group:
+    simulation = Simulation(
+        config, torch_device=device, group=Group(0, size), trace=trace
+    )  # refuses what cannot be first
+    with hired(config, size, device, traced=trace is not None) as simulation.group:
         yield simulation
 
 
 def check(config: Config, device: str) -> None:
     """Refuse a run that cannot be."""
-    sharded.Simulation(config, torch_device=device, group=ALONE)
+    Simulation(config, torch_device=device, group=ALONE)
 
 
 def num_cores() -> int:
@@ -60,7 +63,8 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _size(config: Config, workers: int | None, *, alone: bool) -> int:
+def num_processes(config: Config, workers: int | None, *, alone: bool) -> int:
+    """How many processes share the devices; `alone` is a run that cannot be spread."""
     devices = config.partition.num_devices
     if workers is None:
         return 1 if alone else min(num_cores(), devices)

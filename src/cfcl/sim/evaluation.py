@@ -4,7 +4,6 @@ Which images are embedded is one question and what the embeddings say another, s
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,8 +14,9 @@ from cfcl.core import losses, metrics
 from cfcl.data.augment import augment
 from cfcl.data.datasets import Dataset
 from cfcl.models import as_input
+from cfcl.records import Final
 
-Row = dict[str, Any]
+Figures = dict[str, float]
 
 MAP_POINTS = 2000
 """Test images behind the distances between labels."""
@@ -31,13 +31,13 @@ def images(config: Config, dataset: Dataset) -> dict[str, Tensor]:
     return {**found, "train": dataset.train_images[_known(config, dataset)], "test": dataset.test_images}
 
 
-def judge(config: Config, dataset: Dataset, embeddings: Mapping[str, Tensor]) -> Row:
+def judge(config: Config, dataset: Dataset, embeddings: Mapping[str, Tensor]) -> Figures:
     """Accuracies (where there are labels) and label-free health of the model behind `embeddings`."""
     found = {} if "test" not in embeddings else accuracies(config, dataset, embeddings["train"], embeddings["test"])
     return {**found, **health(config, embeddings["sample"], embeddings["altered"])}
 
 
-def accuracies(config: Config, dataset: Dataset, train: Tensor, test: Tensor) -> Row:
+def accuracies(config: Config, dataset: Dataset, train: Tensor, test: Tensor) -> Figures:
     """Linear-probe and nearest-neighbour accuracy on the test split, trained on the training split."""
     assert dataset.train_labels is not None
     assert dataset.test_labels is not None
@@ -51,7 +51,7 @@ def accuracies(config: Config, dataset: Dataset, train: Tensor, test: Tensor) ->
     return {"probe": probe, "knn": neighbours}
 
 
-def health(config: Config, embeddings: Tensor, altered: Tensor) -> Row:
+def health(config: Config, embeddings: Tensor, altered: Tensor) -> Figures:
     """Alignment, uniformity, effective rank and the mean triplet loss on a fixed sample of test images."""
     triplets = len(embeddings) * (len(embeddings) - 1)
     return {
@@ -73,7 +73,7 @@ def compared_devices(config: Config) -> list[int]:
     return sorted(everyone[: config.evaluation.num_health_devices].tolist())
 
 
-def agreement(embeddings: Sequence[Tensor]) -> Row:
+def agreement(embeddings: Sequence[Tensor]) -> Figures:
     """Mean CKA between local models, from their embeddings of the same images."""
     return {"cka": metrics.mean_pairwise_cka(torch.stack(list(embeddings)))}
 
@@ -83,19 +83,16 @@ def map_images(config: Config, dataset: Dataset) -> Tensor:
     return dataset.test_images[_mapped(config, dataset)]
 
 
-def label_map(config: Config, dataset: Dataset, embeddings: Tensor) -> Row:
+def label_map(config: Config, dataset: Dataset, embeddings: Tensor, step: int) -> Final:
     """Mean embedding distance between every pair of labels with two points or more, and how far they stand apart."""
     if len(embeddings) == 0:
-        return {}
+        return Final(step)
     assert dataset.test_labels is not None
     labels = dataset.test_labels[_mapped(config, dataset)]
     shown = torch.unique(labels)
     distances = metrics.label_distances(embeddings.cpu(), torch.searchsorted(shown, labels), len(shown))
-    return {
-        "labels": shown.tolist(),
-        "label_distances": distances.tolist(),
-        "separation": metrics.separation(distances),
-    }
+    rows = tuple(tuple(row) for row in distances.tolist())
+    return Final(step, tuple(shown.tolist()), rows, metrics.separation(distances))
 
 
 def _mapped(config: Config, dataset: Dataset) -> Tensor:

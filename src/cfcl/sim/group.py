@@ -13,15 +13,6 @@ from cfcl.errors import WorkerLost
 
 
 @dataclass(frozen=True)
-class Parcel:
-    """Something for another process: a few numbers, and tensors that may have any number of rows."""
-
-    to: int
-    head: tuple[int | float, ...]
-    parts: tuple[Tensor, ...]
-
-
-@dataclass(frozen=True)
 class Group:
     """One process's view of all of them; alone, every collective is the identity."""
 
@@ -64,49 +55,46 @@ class Group:
             dist.broadcast(found, group=self.handle, group_src=0)
         return int(found)
 
-    def sum_in_order(self, size: int, add: Callable[[Tensor], None]) -> Tensor:
-        """A sum of float64 vectors over all things in their order, whoever owns them: `add` adds this process's own.
-
-        The sum travels from the first process to the last and comes back to all. Floating-point addition depends on
-        the order, so this is the same to the bit for any number of processes; an all-reduce is not.
-        """
-        total = torch.zeros(size, dtype=torch.float64)
-        if self.size == 1:
-            add(total)
-            return total
+    def receive(self, size: int) -> Tensor:
+        """The float64 vector that the process before passes on."""
+        found = torch.empty(size, dtype=torch.float64)
         with self._talking():
-            if self.rank > 0:
-                dist.recv(total, group=self.handle, group_src=self.rank - 1)
-            add(total)
+            dist.recv(found, group=self.handle, group_src=self.rank - 1)
+        return found
+
+    def pass_on(self, vector: Tensor) -> Tensor:
+        """Give a vector to the next process; the last one's comes back to all.
+
+        A sum that visits processes in order is the same to the bit for any number of them; an all-reduce is not, as
+        floating-point addition depends on the order.
+        """
+        with self._talking():
             if self.rank < self.size - 1:
-                dist.send(total, group=self.handle, group_dst=self.rank + 1)
-            dist.broadcast(total, group=self.handle, group_src=self.size - 1)
-        return total
+                dist.send(vector, group=self.handle, group_dst=self.rank + 1)
+            dist.broadcast(vector, group=self.handle, group_src=self.size - 1)
+        return vector
+
+    def swap(self, piles: Sequence[bytes]) -> list[bytes]:
+        """Send `piles[r]` to process r; what came in, in order of rank."""
+        if self.size == 1:
+            return list(piles)
+        sizes = [len(pile) for pile in piles]
+        incoming = torch.empty(self.size, dtype=torch.int64)
+        with self._talking():
+            dist.all_to_all_single(incoming, torch.tensor(sizes), group=self.handle)
+            counts = incoming.tolist()
+            received = torch.empty(sum(counts), dtype=torch.uint8)
+            dist.all_to_all_single(received, _as_tensor(b"".join(piles)), counts, sizes, group=self.handle)
+        return [bytes(part.numpy()) for part in torch.split(received, counts)]
+
+    def gather_lines(self, lines: Sequence[str]) -> list[str]:
+        """All processes' lines of text, in order of rank, at the leader; nothing elsewhere."""
+        text = "".join(f"{line}\n" for line in lines).encode()
+        return b"".join(self.swap([text, *[b""] * (self.size - 1)])).decode().splitlines()
 
     def gather(self, rows: Tensor) -> Tensor:
         """All processes' rows, in order of rank, at the leader; nothing elsewhere."""
         return self.route(rows, [len(rows), *[0] * (self.size - 1)])
-
-    def deliver(self, parcels: Sequence[Parcel], head: int, empty: Sequence[Tensor]) -> list[Parcel]:
-        """What is for this process, in order of sender.
-
-        `head` is the length of every head; `empty` has the type and the shape of each part, and no rows.
-        """
-        if self.size == 1:
-            return list(parcels)
-        sent = sorted(parcels, key=lambda parcel: parcel.to)
-        lines = [[*parcel.head, *map(len, parcel.parts)] for parcel in sent]
-        table = torch.tensor(lines, dtype=torch.float64).view(-1, head + len(empty))
-        arrived = self.route(table, self._counts(sent, [1] * len(sent))).tolist()
-        columns = []
-        for number, nothing in enumerate(empty):
-            parts = [parcel.parts[number] for parcel in sent]
-            rows = self.route(torch.cat([nothing, *parts]), self._counts(sent, [len(part) for part in parts]))
-            columns.append(torch.split(rows, [int(line[head + number]) for line in arrived]))
-        return [
-            Parcel(self.rank, tuple(line[:head]), tuple(column[row] for column in columns))
-            for row, line in enumerate(arrived)
-        ]
 
     def route(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
         """Send the first `counts[0]` rows to process 0, the next to process 1...; what came in, in order of rank."""
@@ -133,13 +121,6 @@ class Group:
         except RuntimeError as error:
             raise self.explain(error) from error
 
-    def _counts(self, parcels: Sequence[Parcel], sizes: Sequence[int]) -> list[int]:
-        """Sizes summed by where the parcels go."""
-        counts = [0] * self.size
-        for parcel, size in zip(parcels, sizes, strict=True):
-            counts[parcel.to] += size
-        return counts
-
 
 ALONE = Group()
 
@@ -160,3 +141,7 @@ def joined() -> Iterator[Group]:
         yield Group(dist.get_rank(), dist.get_world_size())
     finally:
         dist.destroy_process_group()
+
+
+def _as_tensor(data: bytes) -> Tensor:
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)

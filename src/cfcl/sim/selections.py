@@ -8,10 +8,15 @@ from torch import Tensor
 
 from cfcl import device
 from cfcl.config import Config
-from cfcl.device import Answer, DeviceState
+from cfcl.device import Answer
+from cfcl.exchange.messages import DataItems, EmbeddingItems
 from cfcl.models import Weights
+from cfcl.protocol.link import Direct
+from cfcl.protocol.parties import Parties, together
+from cfcl.protocol.phases import Deliver, Push, Request
+from cfcl.protocol.steps import Played, play
 from cfcl.sim import world
-from cfcl.sim.diagnostics import Delivery, Pulls
+from cfcl.sim.diagnostics import Observer
 from cfcl.sim.world import World, single_thread
 
 
@@ -27,34 +32,39 @@ class Picks:
 
 def select(config: Config, model: Weights, steps: Iterable[int]) -> Picks:
     """What `config` would select at `steps` under `model`; nothing is learnt and nothing kept."""
-    scene = world.build(config)
-    pulls = Pulls(scene.setting, scene.dataset.train_labels, scene.parts)
+    return picks(world.build(config), model, steps)
+
+
+def picks(scene: World, model: Weights, steps: Iterable[int]) -> Picks:
+    """The same in a world that is there already."""
+    observer = Observer(scene.setting, scene.dataset.train_labels, scene.parts)
+    states = [
+        replace(device.start(scene.setting, i, scene.dataset.train_images, part), weights=model, anchor=model)
+        for i, part in enumerate(scene.parts)
+    ]
     distances, held = [torch.zeros(0)], [torch.zeros(0, dtype=torch.bool)]
     with single_thread():
-        states = [
-            replace(device.start(scene.setting, i, scene.dataset.train_images, part), weights=model, anchor=model)
-            for i, part in enumerate(scene.parts)
-        ]
+        (host,) = together(scene.rules, states)
         for step in steps:
-            states, answers = _exchange(scene, states, step)
-            delivered: dict[int, list[Delivery]] = {}
-            for answer in answers:
-                delivered.setdefault(answer.items.target, []).append(pulls.follow(answer))
-            for i, deliveries in delivered.items():
-                distances += pulls.distances(states[i], deliveries, step)
-                held += [pulls.held(i, delivery.labels).bool() for delivery in deliveries]
+            played = _exchanged(host, step)
+            answers = [item for sent in played.sent for item in sent.reports if isinstance(item, Answer)]
+            notes = [observer.note(reply, {}) for reply in answers]
+            for i, state in host.devices.items():
+                mine = [note for note in notes if note is not None and note.target == i]
+                items = [m for m in played.inbox if m.target == i and isinstance(m, DataItems | EmbeddingItems)]
+                if mine:
+                    distances += observer.distances(state, items, mine)
+                    held += [observer.held(i, note.labels).bool() for note in mine]
     return Picks(torch.cat(distances), torch.cat(held))
 
 
-def _exchange(scene: World, states: list[DeviceState], step: int) -> tuple[list[DeviceState], list[Answer]]:
-    setting, graph = scene.setting, scene.graph
-    for i, state in enumerate(states):
-        states[i], reserves = device.push(setting, state, step, graph.neighbours(i))
-        for reserve in reserves:
-            states[reserve.target] = device.store(states[reserve.target], reserve)
-    states = device.prepare(setting, states, step)
-    asked = [
-        (state, [message for i in graph.neighbours(j) for message in device.request(setting, i, step, [j])])
-        for j, state in enumerate(states)
-    ]
-    return states, device.answer(setting, asked, step)
+def _exchanged(host: Parties, step: int) -> Played:
+    """An exchange as at `step`, whether or not the schedule has one there; what is received is not kept."""
+    before = dict(host.devices)
+    for phase in (Push(), Request(), Deliver()):
+        played = play(phase, [host], Direct(), step)
+    host.devices |= {
+        i: replace(state, pulled=before[i].pulled, pulled_at=before[i].pulled_at, sent=before[i].sent)
+        for i, state in host.devices.items()
+    }
+    return played

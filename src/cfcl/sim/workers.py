@@ -37,14 +37,20 @@ class _Worker:
 
 
 @contextmanager
-def hired(config: Config, size: int, torch_device: str) -> Iterator[Group]:
+def hired(config: Config, size: int, torch_device: str, *, traced: bool = False) -> Iterator[Group]:
     """A group of this process, which leads, and `size` - 1 new ones; none of them is left afterwards."""
     with tempfile.TemporaryDirectory(prefix="cfcl-") as folder:
         path = Path(folder) / "board"
         board = _board(path, size, "w+")
         board[:] = -1
         store = dist.TCPStore(LOCALHOST, 0, size, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
-        order = {"config": configs.to_toml(config), "device": torch_device, "board": str(path), "port": store.port}
+        order = {
+            "config": configs.to_toml(config),
+            "device": torch_device,
+            "board": str(path),
+            "port": store.port,
+            "traced": traced,
+        }
         workers = [_start({**order, "rank": rank, "size": size}, Path(folder)) for rank in range(1, size)]
 
         def explain(error: RuntimeError) -> Exception:
@@ -66,7 +72,7 @@ def hired(config: Config, size: int, torch_device: str) -> Iterator[Group]:
 def serve(order: dict[str, Any]) -> None:
     """A worker's whole life."""
     from cfcl.sim import allocator
-    from cfcl.sim.sharded import Simulation
+    from cfcl.sim.simulation import Simulation
 
     allocator.keep_memory()
     threading.Thread(target=_end_with_leader, daemon=True).start()
@@ -80,7 +86,9 @@ def serve(order: dict[str, Any]) -> None:
     store = dist.TCPStore(LOCALHOST, order["port"], size, is_master=False)  # type: ignore[attr-defined]
     store.set(_ready(rank), "")
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
-    simulation = Simulation(config, torch_device=order["device"], group=Group(rank, size), watch=watch)
+    # Lines come out at the leader alone, but every process has to give it its own.
+    trace = (lambda line: None) if order["traced"] else None
+    simulation = Simulation(config, torch_device=order["device"], group=Group(rank, size), watch=watch, trace=trace)
     for _ in simulation.rows():
         pass
     dist.destroy_process_group()

@@ -1,36 +1,43 @@
 """What is fixed before the first step, and what both engines share."""
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 
-from cfcl import rng, schedule, topology
+from cfcl import objectives, rng, schedule, topology
 from cfcl.config import Config
 from cfcl.data import datasets, partition
 from cfcl.data.datasets import Dataset
-from cfcl.device import Lacks, Setting, StepReport
+from cfcl.device import Lacks, Setting
 from cfcl.errors import CfclError
 from cfcl.exchange import links, policies
 from cfcl.exchange.cost import Ledger
 from cfcl.models import Encoder
+from cfcl.protocol.parties import Rules
+from cfcl.records import Setup, Update
 from cfcl.topology import Graph
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class World:
     """What is fixed before the first step."""
 
-    setting: Setting
+    rules: Rules
     dataset: Dataset
     parts: tuple[torch.Tensor, ...]
-    graph: Graph
+
+    @property
+    def setting(self) -> Setting:
+        """What all devices share."""
+        return self.rules.setting
+
+    @property
+    def graph(self) -> Graph:
+        """Who may talk to whom."""
+        return self.rules.graph
 
     @property
     def config(self) -> Config:
@@ -43,48 +50,19 @@ class World:
         charged = cost.charged_parameters or self.setting.encoder.num_parameters
         return Ledger(cost, charged, links.rates(cost.rates_file, self.graph))
 
-    def evaluates(self, step: int) -> bool:
-        """Whether the aggregation at `step` is followed by an evaluation."""
-        number, rest = divmod(step, self.config.aggregation.period)
-        return step == self.config.train.steps or (rest == 0 and number % self.config.evaluation.every == 0)
-
-    def logs(self, step: int) -> bool:
-        """Whether the update at `step` leaves a record."""
-        return step % self.config.evaluation.log_every == 0 or step == self.config.train.steps - 1
-
-    def setup_row(self) -> Row:
+    def setup(self) -> Setup:
         """The first record."""
         labels, encoder = self.dataset.train_labels, self.setting.encoder
-        return {
-            "kind": "setup",
-            "dataset": self.dataset.name,
-            "encoder": encoder.name,
-            "num_parameters": encoder.num_parameters,
-            "points": [len(part) for part in self.parts],
-            "labels": None if labels is None else [sorted(set(labels[part].tolist())) for part in self.parts],
-            "edges": self.graph.edges,
-            "positions": self.graph.positions,
-        }
-
-
-@dataclass
-class Timings:
-    """Wall-clock figures, kept apart from the deterministic records."""
-
-    selection: list[tuple[int, float]] = field(default_factory=list)
-    """Per exchange, the slowest device's time for K-means and importance."""
-    exchange: float = 0.0
-    """Choosing, moving and taking in reserves and items, waiting for other processes included."""
-    evaluation: float = 0.0
-    total: float = 0.0
-    """From the first evaluation on; without the start of processes and libraries."""
-
-    @contextmanager
-    def counting(self, what: Literal["exchange", "evaluation"]) -> Iterator[None]:
-        """Counts the time inside."""
-        begun = time.perf_counter()
-        yield
-        setattr(self, what, getattr(self, what) + time.perf_counter() - begun)
+        held = None if labels is None else tuple(tuple(sorted(set(labels[part].tolist()))) for part in self.parts)
+        return Setup(
+            dataset=self.dataset.name,
+            encoder=encoder.name,
+            num_parameters=encoder.num_parameters,
+            points=tuple(len(part) for part in self.parts),
+            labels=held,
+            edges=self.graph.edges,
+            positions=self.graph.positions,
+        )
 
 
 def build(
@@ -105,15 +83,19 @@ def build(
         devices=dataset.train_devices,
     )
     graph = topology.build(config.graph, config.partition.num_devices, rng.stream(config.seed, "graph"))
+    encoder = Encoder(config.model, dataset.image_shape, seed=config.seed, device=where, module=module)
+    objective = objectives.build(config)
     setting = Setting(
         config=config,
-        encoder=Encoder(config.model, dataset.image_shape, seed=config.seed, device=where, module=module),
+        encoder=encoder,
         policy=policy,
-        schedule=schedule.build(config, once=policy.once),
+        schedule=schedule.build(config, once=policy.when == "start"),
         budgets=links.budgets(config, graph),
-        lacks=_lacks(config, dataset, parts) if policy.cheats else None,
+        objective=objective,
+        extras=objective.extras(encoder.initial.params),
+        lacks=_lacks(config, dataset, parts) if "labels" in policy.needs else None,
     )
-    return World(setting, dataset, parts, graph)
+    return World(Rules(setting, graph), dataset, parts)
 
 
 def _lacks(config: Config, dataset: Dataset, parts: Sequence[torch.Tensor]) -> Lacks:
@@ -132,11 +114,10 @@ def _lacks(config: Config, dataset: Dataset, parts: Sequence[torch.Tensor]) -> L
     return lacks
 
 
-def train_row(step: int, reports: Sequence[StepReport], margins: Sequence[float]) -> Row:
-    """The record of one update: means over all devices, in their order."""
-    rows = [asdict(report) for report in reports]
-    means = {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}
-    return {"kind": "train", "step": step, **means, "margin": sum(margins) / len(margins)}
+def update_record(step: int, figures: Sequence[Sequence[float]]) -> Update:
+    """The record of one update: means over all devices, in their order; the dynamic margin is the last figure."""
+    means = [sum(column) / len(figures) for column in zip(*figures, strict=True)]
+    return Update(step, *means)
 
 
 @contextmanager

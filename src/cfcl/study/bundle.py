@@ -11,9 +11,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cfcl.errors import CfclError
+from cfcl.methods import MODES, ordered, parse
+
+T = TypeVar("T")
 
 Value = str | int | float
 """A swept setting."""
@@ -27,7 +30,7 @@ class Cell:
     """The place of one run in one figure."""
 
     figure: str
-    """Such as `fig8`."""
+    """Its name."""
     panel: str
     """Its dataset, such as `usps`, or `usps-short` where runs are shorter than the preset's."""
     method: str
@@ -83,6 +86,8 @@ class Record:
     """Mean share of triplets with a loss."""
     pulled_share: float
     versions: str
+    numerics: int
+    """The version of numerics it was made under."""
     evaluations: tuple[Evaluation, ...] = ()
     labels: tuple[int, ...] = ()
     distances: tuple[tuple[float, ...], ...] = ()
@@ -93,6 +98,8 @@ class Record:
 class Selection:
     """What one policy selects under one model, in one world."""
 
+    digest: str
+    """Of the run whose final model it is."""
     panel: str
     seed: int
     method: str
@@ -111,7 +118,8 @@ class Study:
     """All of it."""
 
     about: Mapping[str, Any]
-    """`profile`, `pilot` (a seed), `notes`, and `milestones`: accuracies by panel and mode."""
+    """`profile`, `pilot` (a seed), `notes`, `milestones` (accuracies by panel and mode), and `numerics`: the version
+    of runs that are not there yet."""
     cells: tuple[Cell, ...]
     runs: Mapping[str, Record]
     """By digest."""
@@ -119,13 +127,29 @@ class Study:
 
     @property
     def figures(self) -> list[str]:
-        """Those that have cells or selections, in order."""
-        found = {cell.figure for cell in self.cells} | ({"fig7"} if self.selections else set())
-        return sorted(found, key=lambda name: (len(name), name))
+        """Those that have cells, in order."""
+        return sorted({cell.figure for cell in self.cells}, key=lambda name: (len(name), name))
 
     def panels(self, figure: str) -> list[str]:
         """The panels of a figure, in order of appearance."""
         return list(dict.fromkeys(cell.panel for cell in self.cells if cell.figure == figure))
+
+    def methods(self, figure: str, mode: str | None = None) -> list[str]:
+        """The methods of a figure in the order of legends, baselines of no mode included."""
+        found = (cell.method for cell in self.cells if cell.figure == figure)
+        return ordered(item for item in found if mode is None or parse(item).mode in ("", mode))
+
+    def modes(self, figure: str) -> list[str]:
+        """The modes that a figure shows; both if it has methods without exchange only."""
+        found = {parse(item).mode for item in self.methods(figure)}
+        return [item for item in MODES if item in found] or list(MODES)
+
+    def values(self, figure: str, key: str, panel: str | None = None) -> list[Value]:
+        """What a figure sweeps under `key`: numbers from low to high, words in order of appearance."""
+        cells = [cell for cell in self.cells if cell.figure == figure and panel in (None, cell.panel)]
+        found = dict.fromkeys(cell.settings[key] for cell in cells if key in cell.settings)
+        numbers = all(isinstance(value, int | float) for value in found)
+        return sorted(found, key=float) if numbers else list(found)
 
     @property
     def reported(self) -> list[Selection]:
@@ -149,23 +173,35 @@ class Study:
 
 
 def write(study: Study, folder: Path) -> None:
-    """The files of `study`; the same study gives the same bytes."""
+    """The files of `study`; the same study gives the same bytes, and an interruption loses nothing that was there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write(study, folder)
+        for part in _write(study, folder):
+            part.replace(part.with_suffix(""))
     except OSError as error:
         raise CfclError(f"cannot write records to {str(folder)!r}: {error.strerror}; choose another folder") from None
 
 
-def _write(study: Study, folder: Path) -> None:
+def _write(study: Study, folder: Path) -> list[Path]:
+    """All files beside those they replace, in an order in which each may refer to the earlier ones only."""
     runs = sorted(study.runs.values(), key=lambda run: (run.preset, run.method, run.seed, run.digest))
-    _table(folder / "cells.csv", _names(Cell), (_cell_row(cell) for cell in study.cells))
-    _table(folder / "runs.csv", _SCALARS, ([getattr(run, name) for name in _SCALARS] for run in runs))
-    evaluations = ([run.digest, *(getattr(item, name) for name in _EVAL)] for run in runs for item in run.evaluations)
-    _table(folder / "evaluations.csv", ["digest", *_EVAL], evaluations)
-    _table(folder / "distances.csv", ["digest", "label", "other", "distance"], _distance_rows(runs))
-    _table(folder / "selections.csv", _names(Selection), (_selection_row(item) for item in study.selections))
-    (folder / "study.json").write_text(json.dumps(study.about, indent=1) + "\n", encoding="utf-8")
+    evaluations = ([run.digest, *_words(item)] for run in runs for item in run.evaluations)
+    distances = (
+        [run.digest, label, other, value]
+        for run in runs
+        for label, row in zip(run.labels, run.distances, strict=True)
+        for other, value in zip(run.labels, row, strict=True)
+    )
+    about = folder / "study.json.part"
+    about.write_text(json.dumps(study.about, indent=1) + "\n", encoding="utf-8")
+    return [
+        _table(folder / "evaluations.csv.part", ["digest", *_names(Evaluation)], evaluations),
+        _table(folder / "distances.csv.part", ["digest", "label", "other", "distance"], distances),
+        _table(folder / "runs.csv.part", _SCALARS, (_words(run)[: len(_SCALARS)] for run in runs)),
+        _table(folder / "selections.csv.part", _names(Selection), map(_words, study.selections)),
+        _table(folder / "cells.csv.part", _names(Cell), map(_words, study.cells)),
+        about,
+    ]
 
 
 def read(folder: Path) -> Study:
@@ -177,9 +213,9 @@ def read(folder: Path) -> Study:
         runs = [_run(row, evaluations, distances) for row in _rows(folder / "runs.csv")]
         return Study(
             about=about,
-            cells=tuple(_cell(row) for row in _rows(folder / "cells.csv")),
+            cells=tuple(_parsed(Cell, row) for row in _rows(folder / "cells.csv")),
             runs={run.digest: run for run in runs},
-            selections=tuple(_selection(row) for row in _rows(folder / "selections.csv")),
+            selections=tuple(_parsed(Selection, row) for row in _rows(folder / "selections.csv")),
         )
     except FileNotFoundError as error:
         raise CfclError(
@@ -196,15 +232,40 @@ def _names(kind: type) -> list[str]:
     return [field.name for field in fields(kind)]
 
 
-_SCALARS = [name for name in _names(Record) if name not in ("evaluations", "labels", "distances")]
-_EVAL = _names(Evaluation)
+_SCALARS = _names(Record)[:-3]
+"""Without evaluations, labels and distances, which have files of their own."""
+_READERS: Mapping[Any, Any] = {
+    str: str,
+    int: int,
+    float: float,
+    float | None: lambda text: float(text) if text else None,
+    tuple[int, ...]: lambda text: tuple(int(word) for word in text.split()),
+    Mapping[str, Value]: json.loads,
+}
+"""From the text in a file to a field's type."""
 
 
-def _table(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def _words(item: Any) -> list[Any]:
+    """A value as a row."""
+    return [_word(getattr(item, name)) for name in _names(type(item))]
+
+
+def _word(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return json.dumps(dict(value), sort_keys=True)
+    return " ".join(map(str, value)) if isinstance(value, tuple) else value
+
+
+def _parsed(kind: type[T], row: Mapping[str, str], **others: Any) -> T:
+    """A row as a value; `others` are the fields that have files of their own."""
+    types: Any = {field.name: field.type for field in fields(kind) if field.name not in others}  # type: ignore[arg-type]
+    return kind(**{name: _READERS[wanted](row[name]) for name, wanted in types.items()}, **others)
+
+
+def _table(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(head)
-        writer.writerows(["" if value is None else value for value in row] for row in rows)
+        csv.writer(file, lineterminator="\n").writerows([head, *rows])
+    return path
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -219,80 +280,16 @@ def _by_digest(rows: Iterable[dict[str, str]]) -> dict[str, list[dict[str, str]]
     return found
 
 
-def _cell_row(cell: Cell) -> list[Any]:
-    settings = json.dumps(dict(cell.settings), sort_keys=True)
-    return [cell.figure, cell.panel, cell.method, settings, cell.seed, cell.digest]
-
-
-def _cell(row: dict[str, str]) -> Cell:
-    settings = json.loads(row["settings"])
-    return Cell(row["figure"], row["panel"], row["method"], settings, int(row["seed"]), row["digest"])
-
-
-def _distance_rows(runs: Iterable[Record]) -> Iterable[list[Any]]:
-    for run in runs:
-        for label, row in zip(run.labels, run.distances, strict=True):
-            for other, value in zip(run.labels, row, strict=True):
-                yield [run.digest, label, other, value]
-
-
-def _selection_row(item: Selection) -> list[Any]:
-    counts = " ".join(map(str, item.histogram))
-    return [item.panel, item.seed, item.method, item.items, item.distance, item.held, counts]
-
-
-def _selection(row: dict[str, str]) -> Selection:
-    return Selection(
-        panel=row["panel"],
-        seed=int(row["seed"]),
-        method=row["method"],
-        items=int(row["items"]),
-        distance=float(row["distance"]),
-        held=float(row["held"]),
-        histogram=tuple(int(word) for word in row["histogram"].split()),
-    )
-
-
 def _run(
     row: dict[str, str], evaluations: dict[str, list[dict[str, str]]], distances: dict[str, list[dict[str, str]]]
 ) -> Record:
     pairs = distances.get(row["digest"], [])
     values = [float(pair["distance"]) for pair in pairs]
     size = math.isqrt(len(values))
-    return Record(
-        digest=row["digest"],
-        preset=row["preset"],
-        method=row["method"],
-        seed=int(row["seed"]),
-        steps=int(row["steps"]),
-        separation=_optional(row["separation"]),
-        effective_candidates=_optional(row["effective_candidates"]),
-        num_candidates=int(row["num_candidates"]),
-        held_labels=_optional(row["held_labels"]),
-        false_negatives=_optional(row["false_negatives"]),
-        centroid_distance=_optional(row["centroid_distance"]),
-        active=float(row["active"]),
-        pulled_share=float(row["pulled_share"]),
-        versions=row["versions"],
-        evaluations=tuple(_evaluation(item) for item in evaluations.get(row["digest"], [])),
+    return _parsed(
+        Record,
+        row,
+        evaluations=tuple(_parsed(Evaluation, item) for item in evaluations.get(row["digest"], [])),
         labels=tuple(int(pair["other"]) for pair in pairs[:size]),
         distances=tuple(tuple(values[start : start + size]) for start in range(0, len(values), size or 1)),
     )
-
-
-def _evaluation(row: dict[str, str]) -> Evaluation:
-    return Evaluation(
-        step=int(row["step"]),
-        probe=float(row["probe"]),
-        knn=float(row["knn"]),
-        cka=_optional(row["cka"]),
-        bytes_push=int(row["bytes_push"]),
-        bytes_pull=int(row["bytes_pull"]),
-        bytes_up=int(row["bytes_up"]),
-        seconds=float(row["seconds"]),
-        selection=float(row["selection"]),
-    )
-
-
-def _optional(text: str) -> float | None:
-    return float(text) if text else None

@@ -8,9 +8,8 @@ from importlib import resources
 from typing import Any
 
 from cfcl.study import measures
-from cfcl.study.bundle import Record, Selection, Study, Value
-from cfcl.study.measures import Interval
-from cfcl.study.savings import COSTS, saving
+from cfcl.study.bundle import Record, Selection, Study
+from cfcl.study.measures import COSTS, Interval, saving
 
 SUPPORTED, NOT_SUPPORTED, UNDECIDED = "supported", "not supported", "undecided"
 NONE = "No claim is about these figures."
@@ -28,8 +27,8 @@ _ROUNDING = 1e-9
 """Sums of the same numbers in another order differ by less."""
 _ENDS = {"smallest": 0, "largest": -1}
 _RUNS: Mapping[str, Callable[[Record], float | None]] = {
-    "final": lambda run: 100 * measures.final(run),
-    "area": lambda run: 100 * measures.area(run),
+    "final": measures.final,
+    "area": measures.area,
     "separation": lambda run: run.separation,
 }
 _SELECTIONS: Mapping[str, Callable[[Selection], float]] = {
@@ -39,7 +38,7 @@ _SELECTIONS: Mapping[str, Callable[[Selection], float]] = {
 
 
 @dataclass(frozen=True)
-class Measure:
+class Scale:
     """How numbers of one kind are read."""
 
     unit: str
@@ -72,7 +71,7 @@ class Finding:
 
     panel: str
     case: str
-    """Such as `explicit, against fedavg, at 90 %`; empty if the claim has one test a panel."""
+    """Such as `explicit, against fedavg, at 90 %`; empty if the claim has one test per panel."""
     verdict: str
     estimate: Interval | None
     """Over seeds; positive numbers speak for the claim."""
@@ -111,10 +110,10 @@ class Judgement:
 
 
 @cache
-def load() -> tuple[Mapping[str, Measure], tuple[Claim, ...]]:
-    """Measures by name, and all claims in order of figures."""
+def load() -> tuple[Mapping[str, Scale], tuple[Claim, ...]]:
+    """Scales by measure, and all claims in order of figures."""
     table = tomllib.loads(resources.files("cfcl.study").joinpath("claims.toml").read_text(encoding="utf-8"))
-    kinds = {name: Measure(**entry) for name, entry in table["measures"].items()}
+    kinds = {name: Scale(**entry) for name, entry in table["measures"].items()}
     claims = tuple(Claim(**entry) for entry in table["claims"])
     assert kinds.keys() == {*_RUNS, *_SELECTIONS, *COSTS}
     assert len({claim.id for claim in claims}) == len(claims)
@@ -131,7 +130,7 @@ def judge(study: Study) -> list[Judgement]:
 
 
 def details(judgements: Iterable[Judgement]) -> list[list[str]]:
-    """A row a test, under `DETAILS`."""
+    """A row per test, under `DETAILS`."""
     return [
         [item.claim.id, test.panel, test.case, *_numbers(test, item.claim.measure), test.verdict, test.note]
         for item in judgements
@@ -139,19 +138,12 @@ def details(judgements: Iterable[Judgement]) -> list[list[str]]:
     ]
 
 
-def to_markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of `rows`."""
-    lines = [list(head), ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-
-
 def _numbers(test: Finding, measure: str) -> list[str]:
     kind = load()[0][measure]
     if test.estimate is None:
         return ["–", "–", kind.unit, "0"]
-    mean, low, high = (
-        _number(value, kind.digits) for value in (test.estimate.mean, test.estimate.low, test.estimate.high)
-    )
+    estimate = test.estimate
+    mean, low, high = (_number(value, kind.digits) for value in (estimate.mean, estimate.low, estimate.high))
     return [mean, f"{low} to {high}" if test.seeds > 1 else "–", kind.unit, str(test.seeds)]
 
 
@@ -160,19 +152,13 @@ def _number(value: float, digits: int) -> str:
 
 
 def _findings(study: Study, claim: Claim) -> Iterable[Finding]:
-    for panel in _panels(study, claim):
+    for panel in study.panels(claim.figure):
         there = {cell.method for cell in study.cells if (cell.figure, cell.panel) == (claim.figure, panel)}
         for case in _cases(study, claim, panel):
             methods = {_fill(_place(item)["method"], case) for item in (*claim.plus, *claim.minus)}
             if not claim.ours or methods <= there:
                 verdict, estimate, note = _test(study, claim, panel, case)
                 yield Finding(panel, _words(case), verdict, estimate, note)
-
-
-def _panels(study: Study, claim: Claim) -> list[str]:
-    if claim.measure in _SELECTIONS:
-        return list(dict.fromkeys(item.panel for item in study.reported))
-    return study.panels(claim.figure)
 
 
 def _cases(study: Study, claim: Claim, panel: str) -> list[Case]:
@@ -189,14 +175,8 @@ def _choices(study: Study, claim: Claim, panel: str, case: Case, key: str, given
         wanted = marks[-1:] if given == "highest" else marks
         return [tuple(wanted)] if given == "mean" or not wanted else [(mark,) for mark in wanted]
     if given == "every":
-        return _swept(study, claim, panel, key)
+        return study.values(claim.figure, key, panel)
     return [_fill(value, case) for value in given]
-
-
-def _swept(study: Study, claim: Claim, panel: str, key: str) -> list[Value]:
-    """The values of a swept setting in a panel, from small to large."""
-    cells = [cell for cell in study.cells if (cell.figure, cell.panel) == (claim.figure, panel)]
-    return sorted({cell.settings[key] for cell in cells if key in cell.settings}, key=float)
 
 
 def _fill(value: Any, case: Case) -> Any:
@@ -226,7 +206,7 @@ def _test(study: Study, claim: Claim, panel: str, case: Case) -> tuple[str, Inte
     """Verdict, estimate and note."""
     places = [{key: _fill(value, case) for key, value in _place(item).items()} for item in (*claim.plus, *claim.minus)]
     ends = {key for place in places for key, value in place.items() if value in _ENDS}
-    swept = {key: _swept(study, claim, panel, key) for key in sorted(ends)}
+    swept = {key: study.values(claim.figure, key, panel) for key in sorted(ends)}
     for key, values in swept.items():
         if len(values) < 2:
             return UNDECIDED, None, f"fewer than two values of {key}"
@@ -270,12 +250,8 @@ def _test_saving(
 def _measured(study: Study, claim: Claim, panel: str, place: Mapping[str, Any]) -> dict[int, float]:
     """The claim's measure at one place, by seed."""
     if claim.measure in _SELECTIONS:
-        wanted = (panel, place["method"])
-        return {
-            item.seed: _SELECTIONS[claim.measure](item)
-            for item in study.reported
-            if (item.panel, item.method) == wanted
-        }
+        chosen = [item for item in study.reported if (item.panel, item.method) == (panel, place["method"])]
+        return {item.seed: _SELECTIONS[claim.measure](item) for item in chosen}
     values = {seed: _RUNS[claim.measure](run) for seed, run in study.find(claim.figure, panel, **place).items()}
     return {seed: value for seed, value in values.items() if value is not None}
 

@@ -3,14 +3,19 @@
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from scipy.special import stdtrit
 
-from cfcl.study.bundle import Evaluation, Record
+from cfcl.methods import parse
+from cfcl.study.bundle import Cell, Evaluation, Record
+
+Measure = Callable[[Record], float]
 
 CONFIDENCE = 0.95
+SHARES = (0.5, 0.75, 0.9, 1.0)
+"""Milestones: how far from the initial accuracy to that of uniform exchange at the end, both in the pilot."""
 TAIL = 0.2
 """Share of the run that the final accuracy is a mean over: one evaluation alone is off by half a point."""
 
@@ -43,19 +48,19 @@ def paired(mine: Mapping[int, float], theirs: Mapping[int, float]) -> Interval |
 
 
 def final(run: Record) -> float:
-    """Probe accuracy, mean of the evaluations in the last fifth of the run."""
-    return statistics.fmean(
+    """Probe accuracy in percent, mean of the evaluations in the last fifth of the run."""
+    return 100 * statistics.fmean(
         item.probe for item in run.evaluations if item.step >= (1 - TAIL) * run.evaluations[-1].step
     )
 
 
 def area(run: Record) -> float:
-    """Area under the curve of probe accuracies over steps, divided by their number: the mean accuracy on the way."""
+    """Mean probe accuracy on the way, in percent: the area under the curve over steps, divided by their number."""
     curve = run.evaluations
     parts = [
         (later.step - earlier.step) * (later.probe + earlier.probe) / 2 for earlier, later in itertools.pairwise(curve)
     ]
-    return sum(parts) / (curve[-1].step - curve[0].step)
+    return 100 * (sum(parts) / (curve[-1].step - curve[0].step))
 
 
 @dataclass(frozen=True)
@@ -91,13 +96,83 @@ def reach(run: Record, accuracy: float) -> Reached | None:
 
 
 def _between(earlier: Evaluation, later: Evaluation, share: float) -> Reached:
-    def mix(measure: Callable[[Evaluation], float]) -> float:
-        return (1 - share) * measure(earlier) + share * measure(later)
+    pairs = zip(_spent(earlier), _spent(later), strict=True)
+    return Reached(*((1 - share) * one + share * other for one, other in pairs))
 
-    return Reached(
-        steps=mix(lambda item: item.step),
-        push=mix(lambda item: item.bytes_push),
-        pull=mix(lambda item: item.bytes_pull),
-        up=mix(lambda item: item.bytes_up),
-        delay=mix(lambda item: item.delay),
-    )
+
+def spent(run: Record) -> Reached:
+    """What a run spent until its end."""
+    return Reached(*_spent(run.evaluations[-1]))
+
+
+def _spent(item: Evaluation) -> tuple[float, float, float, float, float]:
+    return item.step, item.bytes_push, item.bytes_pull, item.bytes_up, item.delay
+
+
+def milestones(cells: Iterable[Cell], runs: Mapping[str, Record], pilot: int) -> dict[str, list[float]]:
+    """Accuracies to be reached, by panel and mode, from the pilot's uniform exchange."""
+    found: dict[str, list[float]] = {}
+    for cell in cells:
+        method = parse(cell.method)
+        if cell.seed == pilot and method.policy == "uniform" and cell.digest in runs:
+            run = runs[cell.digest]
+            first, last = run.evaluations[0].probe, final(run) / 100
+            found[f"{cell.panel} {method.mode}"] = [round(first + share * (last - first), 4) for share in SHARES]
+    return found
+
+
+Cost = Callable[[Reached], float]
+COSTS: Mapping[str, Cost] = {
+    "bytes": lambda item: item.bytes,
+    "d2d": lambda item: item.d2d,
+    "seconds": lambda item: item.delay,
+    "steps": lambda item: item.steps,
+}
+
+
+@dataclass(frozen=True)
+class Saving:
+    """A saving over seeds, and the seeds that need a word."""
+
+    estimate: Interval | None
+    """In percent; ratios are averaged over seeds as logarithms, and turned back."""
+    failed: tuple[int, ...]
+    """Where only the other method gets there: such a seed has no saving."""
+    bounds: tuple[int, ...]
+    """Where the other never gets there: it is charged with all it spent, so the saving is at least this."""
+    void: tuple[int, ...]
+    """Where neither gets there, or one does at no cost."""
+    partial: tuple[int, ...]
+    """Where that is so at some of the accuracies: the average is over the others."""
+
+
+def saving(pairs: Mapping[int, tuple[Record, Record]], accuracies: Iterable[float], cost: str) -> Saving:
+    """What the second of each pair of runs saves, by seed, as an average over `accuracies`."""
+    marks = list(accuracies)
+    logs: dict[int, float] = {}
+    failed, bounds, void, partial = [], [], [], []
+    for seed, (theirs, mine) in sorted(pairs.items()):
+        reached = [(reach(theirs, mark), reach(mine, mark)) for mark in marks]
+        if any(there and not here for there, here in reached):
+            failed.append(seed)
+            continue
+        paid = [(COSTS[cost](there or spent(theirs)), COSTS[cost](here)) for there, here in reached if here]
+        ratios = [math.log(here / there) for there, here in paid if here > 0 and there > 0]
+        if not ratios:
+            void.append(seed)
+            continue
+        logs[seed] = statistics.fmean(ratios)
+        if len(ratios) < len(marks):
+            partial.append(seed)
+        if any(here and not there for there, here in reached):
+            bounds.append(seed)
+    estimate = _saved(interval(list(logs.values())))
+    return Saving(estimate, tuple(failed), tuple(bounds), tuple(void), tuple(partial))
+
+
+def _saved(logs: Interval | None) -> Interval | None:
+    """Logarithms of ratios as savings in percent: the larger the ratio, the smaller the saving."""
+    if logs is None:
+        return None
+    mean, low, high, *values = (100 * (1 - math.exp(log)) for log in (logs.mean, logs.high, logs.low, *logs.values))
+    return Interval(mean, low, high, tuple(values))

@@ -1,10 +1,8 @@
-"""What a person sees of a sweep: how many runs are done, which are under way, how long it will take, what it shows."""
+"""What a person sees of a study: how many runs are done, which are under way, how long it will take, what it shows."""
 
 import threading
 import time
-from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Iterable, Sequence
 
 from rich import box
 from rich.console import Console
@@ -12,21 +10,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Column, Table
 
 from cfcl.config import Config
+from cfcl.records import Done, Evaluation, Failed, Record
 from cfcl.study import claims
-from cfcl.study.bundle import Study
-
-Row = dict[str, Any]
+from cfcl.study.claims import Judgement
 
 
-class SweepProgress:
-    """Live bars: one for the sweep, one for every run under way."""
+class StudyProgress(Progress):
+    """Live bars: one for all runs, one for every run under way."""
 
     def __init__(self, console: Console, todo: Sequence[Config], *, reused: int, num_workers: int) -> None:
-        self._console = console
-        self._todo = todo
-        self._left = TimeLeft(todo, num_workers)
-        self._failed = 0
-        self._bars = Progress(
+        super().__init__(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(table_column=Column(no_wrap=True)),
@@ -34,53 +27,48 @@ class SweepProgress:
             TimeElapsedColumn(table_column=Column(no_wrap=True)),
             console=console,
         )
+        self._todo = todo
+        self._left = TimeLeft(todo, num_workers)
+        self._failed = 0
         status = f"{reused} found finished" if reused else ""
-        self._all = self._bars.add_task("runs", total=reused + len(todo), completed=reused, status=status)
+        self._all = self.add_task("runs", total=reused + len(todo), completed=reused, status=status)
         self._under_way: dict[int, TaskID] = {}
-        self._lock = threading.Lock()
+        self._watching = threading.Lock()
 
-    def __enter__(self) -> Self:
-        self._bars.start()
-        return self
-
-    def watch(self, position: int, row: Row) -> None:
+    def watch(self, position: int, record: Record) -> None:
         """Take in one record of run `position`."""
-        with self._lock:
+        with self._watching:
             config = self._todo[position]
             name = f"{config.name} {config.method} seed {config.seed}"
             if position not in self._under_way:
-                self._under_way[position] = self._bars.add_task(name, total=config.train.steps, status="")
+                self._under_way[position] = self.add_task(name, total=config.train.steps, status="")
             task = self._under_way[position]
-            if row["kind"] in ("done", "failed"):
-                self._finish(position, name, row)
+            if isinstance(record, Done | Failed):
+                self._finish(position, name, record)
                 return
-            self._bars.update(task, completed=int(row.get("step", 0)))
-            if row["kind"] == "eval" and "probe" in row:
-                self._bars.update(task, status=f"acc {row['probe']:.3f}")
-            self._left.see(position, int(row.get("step", 0)))
-            self._bars.update(self._all, status=self._status())
+            step = int(getattr(record, "step", 0))
+            self.update(task, completed=step)
+            if isinstance(record, Evaluation) and record.probe is not None:
+                self.update(task, status=f"acc {record.probe:.3f}")
+            self._left.see(position, step)
+            self.update(self._all, status=self._status())
 
-    def _finish(self, position: int, name: str, row: Row) -> None:
-        self._bars.remove_task(self._under_way[position])
-        if row["kind"] == "failed":
+    def _finish(self, position: int, name: str, ended: Done | Failed) -> None:
+        self.remove_task(self._under_way[position])
+        if isinstance(ended, Failed):
             self._left.give_up(position)
             self._failed += 1
         else:
             self._left.see(position, self._todo[position].train.steps)
-        self._bars.update(self._all, advance=1, status=self._status())
-        if not self._console.is_terminal:
-            ended = "is done" if row["kind"] == "done" else f"failed: {row['error']}"
-            self._console.print(f"{name} {ended}; {self._status()}", soft_wrap=True, highlight=False)
+        self.update(self._all, advance=1, status=self._status())
+        if not self.console.is_terminal:
+            how = f"failed: {ended.error}" if isinstance(ended, Failed) else "is done"
+            self.console.print(f"{name} {how}; {self._status()}", soft_wrap=True, highlight=False)
 
     def _status(self) -> str:
         left = self._left.seconds()
-        words = [] if not left else [f"about {minutes(left)} left"]
+        words = [f"about {minutes(left)} left"] if left else []
         return ", ".join([*words, *([f"{self._failed} failed"] if self._failed else [])])
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bars.stop()
 
 
 class TimeLeft:
@@ -114,7 +102,7 @@ class TimeLeft:
         return sum(rates.get(name, usual) * steps for name, steps in rest) / min(self._num_workers, len(rest))
 
     def _rate(self, preset: str) -> float | None:
-        """Seconds a step."""
+        """Seconds per step."""
         known = [place for place in self._taken if self._presets[place] == preset]
         steps = sum(self._done[place] for place in known)
         return sum(self._taken[place] for place in known) / steps if steps else None
@@ -127,9 +115,9 @@ def minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def verdicts(study: Study) -> Table | str:
+def verdicts(judgements: Iterable[Judgement]) -> Table | str:
     """One line per claim that there is something to say about."""
-    found = [item for item in claims.judge(study) if item.findings]
+    found = [item for item in judgements if item.findings]
     if not found:
         return claims.NONE
     table = Table(

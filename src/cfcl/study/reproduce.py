@@ -1,4 +1,4 @@
-"""From the names of figures to their runs, records, pictures, verdicts and page."""
+"""From the names of figures to their runs, selections, records, pictures, verdicts and page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,13 +6,16 @@ from pathlib import Path
 
 from rich.console import Console
 
+from cfcl.config import NUMERICS, Config
 from cfcl.errors import CfclError
-from cfcl.runs.jobs import Outcome
+from cfcl.runs.jobs import Outcome, run_many
 from cfcl.sim import engines
-from cfcl.study import bundle, collect, gallery, plan, report, sweep
-from cfcl.study.bundle import Cell, Study
-from cfcl.study.plan import PROFILES, Profile
-from cfcl.study.progress import SweepProgress
+from cfcl.study import bundle, collect, pages, plan, report, selections, store
+from cfcl.study.bundle import Cell, Selection, Study
+from cfcl.study.figures import FIGURES
+from cfcl.study.profiles import PROFILES
+from cfcl.study.progress import StudyProgress
+from cfcl.study.report import Report
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Wish:
 class Ended:
     """What has come of it."""
 
-    study: Study
+    report: Report
     folder: Path
     failed: list[Outcome]
 
@@ -39,98 +42,86 @@ class Ended:
 def reproduce(
     wish: Wish, out: Path, *, num_workers: int, device: str, overrides: Sequence[str], console: Console
 ) -> Ended:
-    """Do the runs that are not done yet, then draw and judge what is finished of all figures asked for so far."""
+    """Do the runs that are not done yet, then draw and judge what is finished of all figures asked for so far.
+
+    What is done is a run folder, or a record in a study that lies in `out` already.
+    """
     profile = PROFILES[wish.profile]
     plan.check(profile, wish.figures, wish.panels, wish.seeds)
     wanted = plan.plan(profile, wish.figures, wish.panels, wish.seeds, overrides)
-    runs = list({run.digest: run for _, run in wanted}.values())
-    for run in {(run.name, run.method): run for run in runs}.values():
+    folder = out if (out / "study.json").exists() else out / wish.profile
+    kept = _kept(folder, wish.profile)
+    runs = folder.parent / "runs"
+    for run in {(run.name, run.method): run for run in _todo(wanted, kept, runs)}.values():
         engines.check(run, device)  # refuses an impossible run before any has begun
-    store, folder = out / "runs", out / wish.profile
-    with sweep.opened(store):
-        before = _before(folder)
-        found = sweep.look(store, runs)
-        failed = _sweep(found, store, num_workers=num_workers, device=device, console=console)
-        cells = plan.merged(profile, [*before, *(cell for cell, _ in wanted)])
-        study = gather(wish.profile, cells, sweep.finished(store), console)
-        publish(study, folder)
-    return Ended(study, folder, failed)
+    with store.opened(runs):
+        todo = _todo(wanted, kept, runs)
+        reused = len({cell.digest for cell, _ in wanted}) - len(todo)
+        failed = _run(todo, runs, reused=reused, num_workers=num_workers, device=device, console=console)
+        cells, done = plan.merged(profile, kept, [cell for cell, _ in wanted]), store.finished(runs)
+        if lost := len(set(kept.runs if kept else ()) - {cell.digest for cell in cells}):
+            console.print(f"{lost} kept runs are left out: their presets have changed since, so they would be others")
+        chosen = _select(cells, kept, done, folder.parent / "selections", console)
+        with console.status(f"reading {len(done)} runs"):
+            study = collect.gather(wish.profile, cells, kept, done, chosen)
+        bundle.write(study, folder)
+        found = report.compose(study)
+        pages.write(found, folder)
+    return Ended(found, folder, failed)
 
 
-def named(words: Sequence[str]) -> list[str]:
-    """The figures that `words` name, each once; `all` is those of the paper."""
-    paper = [figure for figure in plan.FIGURES if figure != "regime"]
-    return list(dict.fromkeys(figure for word in words for figure in (paper if word == "all" else [word])))
-
-
-def publish(study: Study, folder: Path) -> None:
-    """Write records, pictures, tables and page of `study`."""
-    bundle.write(study, folder)
-    draw(study, folder)
-
-
-def draw(study: Study, folder: Path) -> None:
-    """Write what is made from the records: the same bytes for the same records."""
-    drawn = gallery.pictures(study)
-    gallery.save(drawn, folder)
-    report.write(study, drawn, folder)
-
-
-def insert_verdicts(study: Study, document: Path) -> None:
-    """Put the table of verdicts where `document` has a place for it."""
+def _kept(folder: Path, profile: str) -> Study | None:
+    """The study that is there."""
+    if not (folder / "study.json").exists():
+        return None
     try:
-        text = document.read_text(encoding="utf-8")
-        document.write_text(report.insert_verdicts(study, text, str(document)), encoding="utf-8")
-    except (OSError, UnicodeError) as error:
-        raise CfclError(f"cannot put verdicts into {str(document)!r}: {error}; name a Markdown file") from None
-
-
-def gather(name: str, cells: Sequence[Cell], done: Mapping[str, Path], console: Console) -> Study:
-    """What the finished runs in these places of a profile have measured."""
-    profile = PROFILES[name]
-    finished = [cell for cell in cells if cell.digest in done]
-    mapped = {cell.digest for cell in finished if cell.figure == "fig4"}
-    digests = dict.fromkeys(cell.digest for cell in finished)
-    with console.status(f"reading {len(digests)} runs"):
-        found = {digest: collect.record(done[digest]) for digest in digests}
-    runs = {digest: run if digest in mapped else collect.without_distances(run) for digest, run in found.items()}
-    chosen = []
-    for cell in finished:
-        if cell.figure == "fig7":
-            with console.status(f"selecting under one model: {cell.panel}, seed {cell.seed}"):
-                chosen += collect.select(done[cell.digest], cell.panel)
-    about = {
-        "profile": name,
-        "pilot": profile.pilot,
-        "milestones": collect.milestones(finished, runs, profile.pilot),
-        "notes": notes(profile, cells),
-    }
-    return Study(about, tuple(cells), runs, tuple(chosen))
-
-
-def notes(profile: Profile, cells: Sequence[Cell]) -> list[str]:
-    """What a reader has to know about these runs."""
-    found = []
-    for name in dict.fromkeys(cell.panel for cell in cells if cell.figure != "regime"):
-        panel = profile.panels[name]
-        if panel.steps is not None:
-            found.append(f"{name} is shortened to {panel.steps} steps in this profile.")
-    return found
-
-
-def _before(folder: Path) -> Sequence[Cell]:
-    """The places of the study that is there."""
-    try:
-        return bundle.read(folder).cells if (folder / "study.json").exists() else ()
+        found = bundle.read(folder)
     except CfclError:
         raise CfclError(
             f"the study in {str(folder)!r} cannot be read: remove that folder, and name all figures again"
         ) from None
+    if found.about["profile"] != profile:
+        raise CfclError(
+            f"{str(folder)!r} holds a study of profile {found.about['profile']!r}, not {profile!r}: give that "
+            "--profile, or another --out"
+        )
+    return found
 
 
-def _sweep(before: sweep.Sweep, store: Path, *, num_workers: int, device: str, console: Console) -> list[Outcome]:
-    if not before.todo:
+def _todo(wanted: Sequence[tuple[Cell, Config]], kept: Study | None, runs: Path) -> list[Config]:
+    """The runs that are neither in the study that is kept nor in a folder, each once."""
+    done = store.finished(runs)
+    lacking = {
+        cell.digest: run
+        for cell, run in wanted
+        if cell.digest not in done and not (kept and FIGURES[cell.figure].known(kept, cell))
+    }
+    return list(lacking.values())
+
+
+def _run(
+    todo: Sequence[Config], runs: Path, *, reused: int, num_workers: int, device: str, console: Console
+) -> list[Outcome]:
+    """Do the runs, in order, several at once; a failed one does not stop the others."""
+    if not todo:
         return []
-    with SweepProgress(console, before.todo, reused=len(before.done), num_workers=num_workers) as bars:
-        outcomes = sweep.run(before.todo, store, num_workers=num_workers, device=device, watch=bars.watch)
+    with StudyProgress(console, todo, reused=reused, num_workers=num_workers) as bars:
+        outcomes = run_many(todo, out=runs, num_workers=num_workers, device=device, watch=bars.watch, plotted=False)
     return [outcome for outcome in outcomes if outcome.folder is None]
+
+
+def _select(
+    cells: Sequence[Cell], kept: Study | None, done: Mapping[str, Path], selected: Path, console: Console
+) -> list[Selection]:
+    """What policies select under the final models of some runs, where figures show it: the last thing to simulate."""
+    found: list[Selection] = []
+    for cell in cells:
+        figure = FIGURES[cell.figure]
+        if figure.needs != "selections":
+            continue
+        if kept and figure.known(kept, cell):
+            found += [item for item in kept.selections if item.digest == cell.digest]
+        elif cell.digest in done and store.numerics(done[cell.digest]) == NUMERICS:
+            with console.status(f"selecting under one model: {cell.panel}, seed {cell.seed}"):
+                found += selections.select(done[cell.digest], cell, selected)
+    return found

@@ -1,7 +1,7 @@
 """Bytes and seconds that it takes to reach accuracies (Fig. 6)."""
 
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,19 +11,21 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter
 
+from cfcl.methods import ordered, parse
 from cfcl.runs import style
-from cfcl.study import panels
+from cfcl.runs.progress import size
+from cfcl.study import layout
 from cfcl.study.bundle import Record, Study
-from cfcl.study.measures import Reached, reach
+from cfcl.study.figures.figure import METHODS, StudyFigure, plain
+from cfcl.study.measures import Cost, Reached, reach
+from cfcl.study.tables import Table
 
-Part = Callable[[Reached], float]
-
-BYTES: dict[str, Part] = {
+BYTES: dict[str, Cost] = {
     "pushed": lambda found: found.push,
     "pulled": lambda found: found.pull,
     "uplink": lambda found: found.up,
 }
-SECONDS: dict[str, Part] = {"delay": lambda found: found.delay}
+SECONDS: dict[str, Cost] = {"delay": lambda found: found.delay}
 _SHADES = {"pushed": 1.0, "pulled": 0.6, "uplink": 0.25, "delay": 0.8}
 """How much of a method's colour is in a part of its bar; the rest is white."""
 _ORDERS = 100.0
@@ -31,7 +33,7 @@ _ORDERS = 100.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Toll:
     """What it took one method to reach an accuracy, in the seeds that reached it."""
 
     reached: tuple[Reached, ...]
@@ -47,65 +49,60 @@ class Outcome:
         """How many seeds reached it, if some did and some did not."""
         return f"{len(self.reached)}/{self.seeds}" if 0 < len(self.reached) < self.seeds else ""
 
-    def mean(self, part: Part) -> float:
+    def mean(self, part: Cost) -> float:
         """Over the seeds that reached it."""
         return statistics.fmean(part(found) for found in self.reached)
 
 
-def outcome(runs: Iterable[Record], accuracy: float) -> Outcome:
+def toll(runs: Iterable[Record], accuracy: float) -> Toll:
     """What it took `runs` to reach `accuracy`."""
     found = [reach(run, accuracy) for run in runs]
-    return Outcome(tuple(item for item in found if item is not None), len(found))
+    return Toll(tuple(item for item in found if item is not None), len(found))
 
 
-def to_milestones(study: Study) -> Figure | None:
-    """Bytes and seconds to each milestone: a row a dataset and mode; a cross where most seeds never reached it."""
+def draw(study: Study, name: str) -> Figure | None:
+    """Bytes and seconds to each milestone: a row per dataset and mode; a cross where most seeds never reached it."""
     places = [
-        (panel, mode)
-        for panel in study.panels("fig6")
-        for mode in panels.modes(study, "fig6")
-        if study.milestones(panel, mode)
+        (panel, mode) for panel in study.panels(name) for mode in study.modes(name) if study.milestones(panel, mode)
     ]
-    found = {place: _outcomes(study, *place) for place in places}
-    methods = panels.sort(method for outcomes in found.values() for method in outcomes)
+    found = {place: _tolls(study, name, *place) for place in places}
+    methods = ordered(method for tolls in found.values() for method in tolls)
     if not methods:
         return None
-    looks = panels.looks(methods)
-    figure, rows = panels.grid(len(places), 2)
+    looks = layout.looks(methods)
+    figure, rows = layout.grid(len(places), 2)
     for row, (panel, mode) in zip(rows, places, strict=True):
         for axes, parts, unit in zip(row, (BYTES, SECONDS), ("B", "s"), strict=True):
-            outcomes = found[panel, mode]
-            panels.title(axes, f"{panel}, {mode}", panels.seeds(items[0].seeds for items in outcomes.values()))
-            if not outcomes:
-                panels.blank(axes, "no finished run")
+            tolls = found[panel, mode]
+            layout.title(axes, f"{panel}, {mode}", layout.seeds(items[0].seeds for items in tolls.values()))
+            if not tolls:
+                layout.blank(axes, "no finished run")
                 continue
             goals = study.milestones(panel, mode)
-            _bars(axes, outcomes, {method: looks[method].colour for method in outcomes}, parts)
+            _bars(axes, tolls, {method: looks[method].colour for method in tolls}, parts)
             axes.set_xticks(range(len(goals)), [f"{100 * goal:g}" for goal in goals])
             axes.set(xlabel="probe accuracy to reach (%)", ylabel="bytes" if unit == "B" else "seconds")
             axes.yaxis.set_major_formatter(EngFormatter(unit=unit))
-    kinds = [Patch(color=looks[method].colour, label=panels.name(method)) for method in methods]
-    shades = [Patch(facecolor=_shade(style.GREY, _SHADES[name]), edgecolor=style.GREY, label=name) for name in BYTES]
-    panels.legend(figure, [*kinds, *shades])
+    kinds = [Patch(color=looks[method].colour, label=parse(method).title) for method in methods]
+    shades = [Patch(facecolor=_shade(style.GREY, _SHADES[part]), edgecolor=style.GREY, label=part) for part in BYTES]
+    layout.legend(figure, [*kinds, *shades])
     return figure
 
 
-def _outcomes(study: Study, panel: str, mode: str) -> dict[str, list[Outcome]]:
+def _tolls(study: Study, name: str, panel: str, mode: str) -> dict[str, list[Toll]]:
     """By method, what each milestone took; without yardsticks, and without methods that have no run."""
     known = {
-        method: study.find("fig6", panel, method)
-        for method in panels.methods(study, "fig6", mode)
-        if not panels.is_yardstick(method)
+        method: study.find(name, panel, method) for method in study.methods(name, mode) if not parse(method).yardstick
     }
     found = {
-        method: [outcome(runs.values(), goal) for goal in study.milestones(panel, mode)]
-        for method, runs in panels.alike(known).items()
+        method: [toll(runs.values(), goal) for goal in study.milestones(panel, mode)]
+        for method, runs in layout.alike(known).items()
     }
     return {method: items for method, items in found.items() if items[0].seeds}
 
 
-def _bars(axes: Axes, found: dict[str, list[Outcome]], colours: dict[str, str], parts: dict[str, Part]) -> None:
-    """A group of bars a milestone, a bar a method, its parts on top of each other."""
+def _bars(axes: Axes, found: dict[str, list[Toll]], colours: dict[str, str], parts: dict[str, Cost]) -> None:
+    """A group of bars per milestone, a bar per method, its parts on top of each other."""
     width = 0.84 / len(found)
     tops: list[float] = []
     for number, (method, items) in enumerate(found.items()):
@@ -125,7 +122,7 @@ def _bars(axes: Axes, found: dict[str, list[Outcome]], colours: dict[str, str], 
     axes.grid(False, axis="x")
 
 
-def _bar(axes: Axes, x: float, width: float, item: Outcome, colour: str, parts: dict[str, Part]) -> float:
+def _bar(axes: Axes, x: float, width: float, item: Toll, colour: str, parts: dict[str, Cost]) -> float:
     """One bar with its range over seeds; its top."""
     done = 0.0
     for name, part in parts.items():
@@ -143,7 +140,7 @@ def _bar(axes: Axes, x: float, width: float, item: Outcome, colour: str, parts: 
     return max(totals)
 
 
-def _cross(axes: Axes, x: float, item: Outcome, colour: str) -> None:
+def _cross(axes: Axes, x: float, item: Toll, colour: str) -> None:
     where = axes.get_xaxis_transform()
     axes.text(x, 0.02, "×", transform=where, ha="center", va="bottom", color=colour, fontsize=13, fontweight="bold")
     if item.note:
@@ -153,3 +150,39 @@ def _cross(axes: Axes, x: float, item: Outcome, colour: str) -> None:
 def _shade(colour: str, share: float) -> tuple[float, float, float]:
     red, green, blue = (share * part + 1 - share for part in to_rgb(colour))
     return red, green, blue
+
+
+def table(study: Study, name: str) -> Table:
+    """A row per dataset, mode, milestone and method: what it took to get there."""
+    head = ["Dataset", "Mode", "To reach (%)", "Method", "Reached", "Steps", "Pushed", "Pulled", "Uplink", "Seconds"]
+    rows = []
+    for panel in study.panels(name):
+        for mode in study.modes(name):
+            methods = [item for item in study.methods(name, mode) if not parse(item).yardstick]
+            for goal in study.milestones(panel, mode):
+                for method in methods:
+                    found = toll(study.find(name, panel, method).values(), goal)
+                    rows.append([panel, mode, f"{100 * goal:g}", method, *_spent(found)])
+    return Table(head, rows)
+
+
+def _spent(found: Toll) -> list[str]:
+    reached = f"{len(found.reached)} of {found.seeds}"
+    if not found.shown:
+        return [reached, *["×" if found.seeds else "–"] * 5]
+    parts = [size(found.mean(part)) for part in BYTES.values()]
+    return [reached, f"{found.mean(lambda item: item.steps):.0f}", *parts, f"{found.mean(lambda item: item.delay):.1f}"]
+
+
+FIGURE = StudyFigure(
+    name="fig6",
+    title="Fig. 6: bytes and seconds to an accuracy",
+    reading="What all devices had sent, and the seconds of the delay model and of selection, when the probe first "
+    "reached an accuracy; lower is better. A pilot seed, shown nowhere, has set the accuracies. Bars are means over "
+    "the seeds that got there, thin lines span these seeds; k/n says that k of n got there, a cross that fewer than "
+    "half did. Shades tell apart what was pushed and pulled between devices and what went up to the server.",
+    entries=lambda profile: plain(*METHODS),
+    draw=draw,
+    table=table,
+    piloted=True,
+)

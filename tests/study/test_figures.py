@@ -14,10 +14,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from cfcl.errors import CfclError
+from cfcl import methods
 from cfcl.runs import style
-from cfcl.study import gallery, maps, panels
+from cfcl.study import figures, layout, pages, report
 from cfcl.study.bundle import Record, Study
+from cfcl.study.figures import distances
 from tests.study import made
 
 FIGURES = ("fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "regime")
@@ -29,7 +30,7 @@ def everything(num_seeds: int = 2) -> Study:
     low, high = [LOW] * num_seeds, [HIGH] * num_seeds
     mapped = [made.record(HIGH, separation=2.0, labels=(0, 1), distances=((0.5, 1.0), (1.0, 0.5)))] * num_seeds
     both = ("explicit", "implicit")
-    places: dict[made.Place, Sequence[Sequence[float] | Record | None]] = {
+    places: dict[made.Spot, Sequence[Sequence[float] | Record | None]] = {
         ("fig4", "digits", "fedavg"): mapped,
         ("fig4", "digits", "cfcl-explicit"): mapped,
         **{(figure, "digits", "fedavg"): low for figure in ("fig5", "fig6")},
@@ -49,9 +50,9 @@ def everything(num_seeds: int = 2) -> Study:
 
 
 @cache
-def pictures_of_everything() -> dict[str, gallery.Picture]:
-    """Drawing takes its time."""
-    return gallery.pictures(everything())
+def whole() -> report.Report:
+    """All of it, drawn once."""
+    return report.compose(everything())
 
 
 def _curve(axes: Axes, colour: str) -> Line2D:
@@ -86,8 +87,8 @@ def _bars(axes: Axes) -> list[tuple[float, float]]:
 
 
 def test_every_figure_is_drawn_and_saved_with_the_same_bytes(tmp_path: Path) -> None:
-    written = gallery.save(pictures_of_everything(), tmp_path / "one")
-    gallery.save(gallery.pictures(everything()), tmp_path / "other")
+    *written, _, _ = pages.write(whole(), tmp_path / "one")
+    pages.write(report.compose(everything()), tmp_path / "other")
 
     names = [
         f"{name}.{kind}" for name in sorted(FIGURES, key=lambda name: (len(name), name)) for kind in ("png", "svg")
@@ -105,36 +106,29 @@ def test_every_figure_is_drawn_and_saved_with_the_same_bytes(tmp_path: Path) -> 
 
 
 def test_figures_without_a_finished_run_are_left_out() -> None:
-    assert gallery.draw(replace(everything(), runs={}, selections=())) == {}
+    assert figures.draw(replace(everything(), runs={}, selections=())) == {}
 
 
 def test_one_seed_is_enough_for_every_figure() -> None:
-    assert set(gallery.draw(everything(1))) == set(FIGURES)
-
-
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-
-    with pytest.raises(CfclError, match=r"cannot write figures to .*file'.*; choose another folder"):
-        gallery.save({}, tmp_path / "file")
+    assert set(figures.draw(everything(1))) == set(FIGURES)
 
 
 def test_methods_are_named_for_what_they_are() -> None:
-    methods = [
+    words = [
         "oracle-implicit",
         "zebra-explicit",
         "novel-explicit",
         "bulk-implicit",
         "centralised",
         "fedavg",
-        "cfcl-x",
+        "tiger-x",
     ]
 
-    assert [panels.name(method) for method in panels.sort(methods)] == [
-        *("FedAvg", "bulk", "cfcl-x (ours)", "novel (ours)", "zebra (ours)"),
+    assert [methods.parse(word).title for word in methods.ordered(words)] == [
+        *("FedAvg", "bulk", "novel (ours)", "tiger (ours)", "zebra (ours)"),
         *("centralised (yardstick)", "oracle (yardstick)"),
     ]
-    looks = panels.looks(["cfcl-implicit", "oracle-implicit", "zebra-implicit"])
+    looks = layout.looks(["cfcl-implicit", "oracle-implicit", "zebra-implicit"])
     assert looks["cfcl-implicit"] == style.LOOKS["cfcl-explicit"]
     assert (looks["oracle-implicit"].colour, looks["oracle-implicit"].line) == (style.GREY, "--")
     assert looks["zebra-implicit"] not in style.LOOKS.values()
@@ -145,7 +139,7 @@ def test_fig4_averages_seeds_and_has_one_scale_a_row() -> None:
         distances = ((first, other), (other, first))
         return made.record(HIGH, labels=tuple(labels), distances=distances, separation=separation)
 
-    figure = gallery.draw(
+    figure = figures.draw(
         made.study(
             {
                 ("fig4", "digits", "fedavg"): [mapped(1.0, 2.0, 2.0), mapped(2.0, 4.0, 3.0)],
@@ -175,11 +169,11 @@ def test_fig4_averages_seeds_and_has_one_scale_a_row() -> None:
 def test_fig4_without_a_common_label_has_no_map() -> None:
     one = made.record(HIGH, labels=(1,), distances=((0.5,),))
 
-    assert maps.mean_map([one, replace(one, labels=(2,))]) is None
+    assert distances.mean_map([one, replace(one, labels=(2,))]) is None
 
 
 def test_fig5_has_intervals_of_the_mean_from_three_seeds_on() -> None:
-    figure = gallery.draw(
+    figure = figures.draw(
         made.study(
             {
                 ("fig5", "usps", "fedavg"): [LOW, LOW, LOW],
@@ -224,7 +218,7 @@ def test_fig5_has_intervals_of_the_mean_from_three_seeds_on() -> None:
 def test_a_panel_shows_the_seeds_that_all_its_methods_have() -> None:
     low, high = (0.25, 0.25, 0.25), (0.75, 0.75, 0.75)
     curves = {"fedavg": [high, low, None], "cfcl-explicit": [None, LOW, high], "uniform-implicit": [None, None, LOW]}
-    figures = gallery.draw(
+    drawn = figures.draw(
         made.study(
             {
                 **{("fig5", "usps", method): found for method, found in curves.items()},
@@ -236,20 +230,20 @@ def test_a_panel_shows_the_seeds_that_all_its_methods_have() -> None:
     )
 
     # explicit: seed 2 is in both; implicit: no seed is, so that each method shows what it has
-    explicit, implicit = figures["fig5"].axes
+    explicit, implicit = drawn["fig5"].axes
     assert [_y(line)[0] for line in explicit.lines] == [25, 50]
     assert explicit.get_title("right") == "1 seed"
     assert [_y(line)[0] for line in implicit.lines] == [50, 50]
     assert implicit.get_title("right") == "1–2 seeds, bands: range"
-    assert _y(_curve(figures["fig8"].axes[0], style.BLACK)) == [25]
-    assert [axes.get_title("right") for axes in figures["fig6"].axes] == ["1 seed", "1 seed"]
-    assert [text for text in _texts(figures["fig6"].axes[0]) if text == "×"] == ["×"]
+    assert _y(_curve(drawn["fig8"].axes[0], style.BLACK)) == [25]
+    assert [axes.get_title("right") for axes in drawn["fig6"].axes] == ["1 seed", "1 seed"]
+    assert [text for text in _texts(drawn["fig6"].axes[0]) if text == "×"] == ["×"]
 
 
 def test_fig5_draws_the_steps_that_all_seeds_have() -> None:
     early = made.record((0.25, 0.5, 0.75), every=5)
 
-    figure = gallery.draw(made.study({("fig5", "usps", "cfcl-implicit"): [early, (0.75, 1.0)]}))["fig5"]
+    figure = figures.draw(made.study({("fig5", "usps", "cfcl-implicit"): [early, (0.75, 1.0)]}))["fig5"]
 
     (axes,) = figure.axes
     # one has the steps 0, 5, 10, the other 0 and 10
@@ -259,7 +253,7 @@ def test_fig5_draws_the_steps_that_all_seeds_have() -> None:
 
 def test_fig6_stacks_what_was_sent_and_crosses_out_what_was_not_reached() -> None:
     late, silent = (0.5, 0.5, 0.75), {"push": 0, "pull": 0}
-    figure = gallery.draw(
+    figure = figures.draw(
         made.study(
             {
                 ("fig6", "usps", "fedavg"): [made.record(LOW, **silent)] * 3,
@@ -290,7 +284,7 @@ def test_fig6_half_of_the_seeds_make_a_bar() -> None:
         {("fig6", "usps", "cfcl-explicit"): [HIGH, LOW]}, milestones={"usps explicit": [0.625], "usps implicit": [0.5]}
     )
 
-    sent, _ = gallery.draw(study)["fig6"].axes
+    sent, _ = figures.draw(study)["fig6"].axes
 
     assert _texts(sent) == ["1/2"]
     assert len(_bars(sent)) == 3
@@ -299,7 +293,7 @@ def test_fig6_half_of_the_seeds_make_a_bar() -> None:
 def test_fig6_is_logarithmic_only_where_costs_differ_by_orders() -> None:
     def scale(*milestones: float) -> str:
         study = made.study({("fig6", "usps", "cfcl-explicit"): [HIGH]}, milestones={"usps explicit": list(milestones)})
-        return str(gallery.draw(study)["fig6"].axes[0].get_yscale())
+        return str(figures.draw(study)["fig6"].axes[0].get_yscale())
 
     # HIGH rises by 0.025 a step: 0.505 takes 0.2 steps, 1.0 takes 20
     assert scale(0.51, 1.0) == "linear"
@@ -307,7 +301,7 @@ def test_fig6_is_logarithmic_only_where_costs_differ_by_orders() -> None:
 
 
 def test_fig7_pools_the_items_of_all_worlds_but_the_pilots() -> None:
-    figure = gallery.draw(
+    figure = figures.draw(
         made.study(
             {},
             selections=[
@@ -341,7 +335,7 @@ def test_fig7_pools_the_items_of_all_worlds_but_the_pilots() -> None:
 
 
 def test_fig8_has_a_line_a_method_over_evenly_spaced_numbers() -> None:
-    figure = gallery.draw(
+    figure = figures.draw(
         made.study(
             {
                 ("fig8", "usps", "fedavg", ("devices", 10)): [LOW, LOW, LOW],
@@ -365,13 +359,13 @@ def test_fig8_has_a_line_a_method_over_evenly_spaced_numbers() -> None:
 
 
 def test_figs_9_to_11_have_a_line_a_value() -> None:
-    def places(figure: str, key: str, axis: str, *values: Any) -> dict[made.Place, Sequence[Sequence[float]]]:
+    def places(figure: str, key: str, axis: str, *values: Any) -> dict[made.Spot, Sequence[Sequence[float]]]:
         return {
             (figure, "usps", "cfcl-explicit", (key, value), (axis, 5)): [(0.25 * place, 0.25 * place, 0.25 * place)]
             for place, value in enumerate(values, start=1)
         }
 
-    figures = gallery.draw(
+    drawn = figures.draw(
         made.study(
             {
                 **places("fig9", "reserve", "size", "kmeans", "random"),
@@ -381,18 +375,18 @@ def test_figs_9_to_11_have_a_line_a_value() -> None:
         )
     )
 
-    assert _legend(figures["fig9"]) == ["K-means reserve", "random reserve"]
-    assert _legend(figures["fig10"]) == ["importance by the global model", "importance by the local model"]
-    assert _legend(figures["fig11"]) == ["2 neighbours on average", "8 neighbours on average"]
+    assert _legend(drawn["fig9"]) == ["K-means reserve", "random reserve"]
+    assert _legend(drawn["fig10"]) == ["importance by the global model", "importance by the local model"]
+    assert _legend(drawn["fig11"]) == ["2 neighbours on average", "8 neighbours on average"]
     for name, expected in (("fig9", [[25], [50]]), ("fig10", [[25], [50]]), ("fig11", [[50], [25]])):
-        assert [_y(line) for line in figures[name].axes[0].lines] == expected
+        assert [_y(line) for line in drawn[name].axes[0].lines] == expected
 
 
 def test_regime_compares_with_uniform_and_takes_it_from_the_base_where_it_did_not_run_again() -> None:
     def level(*percents: int) -> list[Sequence[float]]:
         return [(percent / 100,) * 3 for percent in percents]
 
-    figure = gallery.draw(
+    figure = figures.draw(
         made.study(
             {
                 ("regime", "usps", "fedavg", ("variation", "base")): level(40, 40, 40),

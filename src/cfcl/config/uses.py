@@ -1,0 +1,154 @@
+"""Which settings act in which runs, so that a user hears of one that does nothing."""
+
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatch
+from typing import NamedTuple
+
+from cfcl.config.files import fields, load, presets
+from cfcl.config.schema import Config
+
+Test = Callable[[Config], bool]
+
+METHODS = frozenset({"cfcl", "uniform", "kmeans", "bulk", "novel", "oracle", "fedavg", "centralised"})
+"""Methods whose use of settings is known; of a registered policy nothing is."""
+
+
+def _exchanges(run: Config) -> bool:
+    return run.exchange.method not in ("fedavg", "centralised")
+
+
+def _explicit(run: Config) -> bool:
+    return run.exchange.mode == "explicit"
+
+
+def _implicit(run: Config) -> bool:
+    return run.exchange.mode == "implicit"
+
+
+def _by(*methods: str) -> Test:
+    return lambda run: run.exchange.method in methods
+
+
+def _all(*tests: Test) -> Test:
+    return lambda run: all(test(run) for test in tests)
+
+
+def _any(*tests: Test) -> Test:
+    return lambda run: any(test(run) for test in tests)
+
+
+def _is(setting: str, *values: object) -> Test:
+    section, _, key = setting.partition(".")
+    return lambda run: getattr(getattr(run, section), key) in values
+
+
+class Use(NamedTuple):
+    """When some settings act."""
+
+    settings: str
+    """Names or patterns, separated by spaces."""
+    when: str
+    acts: Test
+
+
+_SCORING = _by("cfcl", "bulk")
+_PERIODIC = _by("cfcl", "uniform", "kmeans", "novel", "oracle")
+
+# All rules about a setting must hold for it to act; the first that does not is the one that is told.
+USES = (
+    Use("exchange.* cost.d2d_mbps cost.rates_file evaluation.num_traced", "with a method that exchanges", _exchanges),
+    Use("regulariser.*", "with a method that exchanges, in mode implicit", _all(_exchanges, _implicit)),
+    Use(
+        "train.composition train.remote_fraction",
+        "with a method that exchanges, in mode explicit",
+        _all(_exchanges, _explicit),
+    ),
+    Use("exchange.num_reserve exchange.reserve", "with methods cfcl, bulk and novel", _by("cfcl", "bulk", "novel")),
+    Use("exchange.num_candidates exchange.candidates", "with methods other than bulk", _PERIODIC),
+    Use("exchange.push", "with methods cfcl and novel, in mode implicit", _all(_by("cfcl", "novel"), _implicit)),
+    # Bulk chooses at t = 0, when all models are equal; blind rules embed only what they send as embeddings.
+    Use(
+        "exchange.importance_model",
+        "with methods cfcl and kmeans, and in mode implicit with all but bulk",
+        _any(_by("cfcl", "kmeans"), _all(_implicit, _PERIODIC)),
+    ),
+    Use("exchange.buffer", "with methods other than bulk", _any(_PERIODIC, _is("exchange.buffer", "limit"))),
+    Use("exchange.buffer_size", "with exchange.buffer='limit'", _is("exchange.buffer", "limit")),
+    Use(
+        "exchange.softmax exchange.temperature_*",
+        "with methods cfcl and bulk, in mode explicit",
+        _all(_SCORING, _explicit),
+    ),
+    Use("exchange.temperature_end", "with methods other than bulk", _PERIODIC),
+    Use(
+        "exchange.score exchange.overlap_* exchange.num_reserve_clusters",
+        "with methods cfcl and bulk, in mode implicit",
+        _all(_SCORING, _implicit),
+    ),
+    Use("exchange.novelty", "with method novel", _by("novel")),
+    Use(
+        "train.remote_fraction",
+        "with train.composition='cross' or 'negatives_only'",
+        _is("train.composition", "cross", "negatives_only"),
+    ),
+    Use("aggregation.moments", "with train.optimiser='adam'", _is("train.optimiser", "adam")),
+    Use(
+        "aggregation.buffers", "with BatchNorm", _all(_is("model.encoder", "slim-resnet18"), _is("model.norm", "batch"))
+    ),
+    Use("model.norm", "with model.encoder='slim-resnet18'", _is("model.encoder", "slim-resnet18")),
+    Use("partition.alpha partition.min_points", "with partition.kind='dirichlet'", _is("partition.kind", "dirichlet")),
+    Use(
+        "partition.labels_per_device partition.max_points_per_label",
+        "with partition.kind='labels' or 'overlapping'",
+        _is("partition.kind", "labels", "overlapping"),
+    ),
+    Use(
+        "graph.degree",
+        "with graph.kind='geometric' or 'erdos_renyi'",
+        _is("graph.kind", "geometric", "erdos_renyi"),
+    ),
+    Use("graph.edges_file", "with graph.kind='edges'", _is("graph.kind", "edges")),
+    Use("data.dir", "with published sets", _is("data.dataset", "fashion-mnist", "usps", "svhn")),
+    Use("cost.downlink_mbps", "with cost.charge_broadcast=true", _is("cost.charge_broadcast", True)),
+    Use("evaluation.ridge", "with evaluation.probe='lbfgs'", _is("evaluation.probe", "lbfgs")),
+)
+
+
+def given(spec: str, wanted: Config, overrides: Iterable[str] = ()) -> list[str]:
+    """What the user set: every override, and in a file what differs from the preset of its name or the defaults."""
+    known = presets()
+    base = load(spec) if spec in known else load(wanted.name) if wanted.name in known else Config()
+    before = {(section, key): value for section, key, value, _ in fields(base)}
+    changed = [
+        f"{section}.{key}".lstrip(".") for section, key, value, _ in fields(wanted) if before[section, key] != value
+    ]
+    return list(dict.fromkeys([*(item.partition("=")[0].strip() for item in overrides), *changed]))
+
+
+def notes(settings: Iterable[str], runs: Sequence[Config]) -> list[str]:
+    """One line for each reason why some of the `settings` act in none of the `runs`."""
+    found: dict[str, list[str]] = {}
+    for setting in settings:
+        reasons = [_idle(setting, run) for run in runs]
+        if all(reasons):
+            found.setdefault(str(reasons[0]), []).append(setting)
+    return [f"{', '.join(some)} {'has' if len(some) == 1 else 'have'} no effect here, only {when}"
+            for when, some in found.items()]  # fmt: skip
+
+
+def replaced(settings: Iterable[str], wanted: Config, runs: Sequence[Config]) -> list[str]:
+    """One line for each of the `settings` whose value in `wanted` is that of none of the `runs`."""
+    values = {f"{section}.{key}".lstrip("."): value for section, key, value, _ in fields(wanted)}
+    held = [{f"{section}.{key}".lstrip("."): value for section, key, value, _ in fields(run)} for run in runs]
+    lost = [name for name in settings if name in values and all(run[name] != values[name] for run in held)]
+    return [
+        f"{name}={values[name]} has no effect here: methods and seeds of the comparison replace it" for name in lost
+    ]
+
+
+def _idle(setting: str, run: Config) -> str | None:
+    """When `setting` would act, if it does not in this run."""
+    if setting == "exchange.method" or (setting.startswith("exchange.") and run.exchange.method not in METHODS):
+        return None
+    about = (use for use in USES if any(fnmatch(setting, pattern) for pattern in use.settings.split()))
+    return next((use.when for use in about if not use.acts(run)), None)

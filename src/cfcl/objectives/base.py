@@ -1,0 +1,76 @@
+"""What every objective offers."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+class Layout(NamedTuple):
+    """Which points a batch is made of. Positions count a device's own points first, pulled ones after them."""
+
+    anchors: Tensor
+    """Positions of the points that are augmented."""
+    others: Tensor
+    """Positions of further points, which are not."""
+    roles: Tensor | None
+    """[roles, rows]: which images of the batch play which role; None: its images are the roles, one after another."""
+
+    @property
+    def used(self) -> Tensor:
+        """Positions of the anchors and of what stands against them."""
+        if self.roles is None:
+            return torch.cat([self.anchors, self.others])
+        return torch.cat([self.anchors, self.anchors[self.roles[-1]]])
+
+
+class Terms(NamedTuple):
+    """The loss of every anchor."""
+
+    own: Float[Tensor, " rows"]
+    """From the images of the batch."""
+    regulariser: Float[Tensor, " rows"]
+    """From pulled embeddings, without its weight."""
+    total: Float[Tensor, " rows"]
+    """What the update minimises the mean of."""
+
+
+class Objective(ABC):
+    """A loss over the embeddings of a batch."""
+
+    two_views: bool = False
+    """Whether a batch holds two augmented views of each anchor; else the anchor itself and one view."""
+    separable: bool = False
+    """Whether an anchor with no loss has no gradient either, so that it can be left out."""
+
+    @abstractmethod
+    def compose(self, stream: torch.Generator, *, num_local: int, num_pulled: int) -> Layout:
+        """The points of one batch, drawn from `stream`."""
+
+    @abstractmethod
+    def terms(
+        self,
+        embeddings: Float[Tensor, "images dim"],
+        roles: Tensor | None,
+        *,
+        received: Float[Tensor, "received dim"],
+        margin: float,
+        weight: float,
+    ) -> Terms:
+        """The terms of the loss; `received` are pulled embeddings, with their dynamic margin and weight."""
+
+    @abstractmethod
+    def usefulness(
+        self,
+        reserve: Float[Tensor, "links reserve dim"],
+        positives: Float[Tensor, "links reserve dim"],
+        candidates: Float[Tensor, "links candidates dim"],
+    ) -> Float[Tensor, "links candidates"]:
+        """How much loss each candidate would cause among the receiver's reserve points, Eq. (10)."""
+
+    def extras(self, params: Float[Tensor, " params"]) -> Mapping[str, Tensor]:
+        """State besides the model that is averaged with it, before the first step."""
+        return {}

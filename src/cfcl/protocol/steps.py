@@ -1,0 +1,78 @@
+"""The order of a step, and one phase played over a link."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from cfcl.config import CostConfig
+from cfcl.exchange.messages import Message
+from cfcl.protocol.link import Link
+from cfcl.protocol.parties import Parties, Rules
+from cfcl.protocol.phases import Broadcast, Deliver, Fold, Phase, Push, Request, Sent, Update, Upload, Watch, nobody
+from cfcl.protocol.refusals import Refusal
+
+Send = Callable[[Phase, Parties, int], Sent]
+
+
+@dataclass(frozen=True)
+class Round:
+    """Phases whose transfers run beside each other: the slowest device decides how long they take."""
+
+    name: Literal["aggregation", "broadcast", "exchange", "update"]
+    phases: tuple[Phase, ...]
+
+    def charged(self, cost: CostConfig) -> bool:
+        """Whether anything in it costs time on a link."""
+        return self.name in ("aggregation", "exchange") or (self.name == "broadcast" and cost.charge_broadcast)
+
+
+def rounds(rules: Rules, step: int, watch: Watch = nobody) -> list[Round]:
+    """What happens at `step`, in order (Alg. 1); after the last update only an aggregation."""
+    setting = rules.setting
+    found: list[Round] = []
+    if setting.schedule.aggregates(step):
+        found += [Round("aggregation", (Upload(), Fold())), Round("broadcast", (Broadcast(),))]
+    exchange = _exchange(rules, step)
+    if exchange and step < setting.schedule.num_steps:
+        found.append(Round("exchange", exchange))
+    if step < setting.schedule.num_steps:
+        found.append(Round("update", (Update(watch),)))
+    return found
+
+
+def _exchange(rules: Rules, step: int) -> tuple[Phase, ...]:
+    policy, schedule = rules.setting.policy, rules.setting.schedule
+    if policy.choose is None:
+        return ()
+    pushes = policy.offer is not None and schedule.pushes(step)
+    pulls = schedule.exchanges(step) and rules.anyone_pulls(step)
+    return (*((Push(),) if pushes else ()), *((Request(), Deliver()) if pulls else ()))
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a phase has brought about, as far as this process knows."""
+
+    sent: Sequence[Sent]
+    """Host by host."""
+    inbox: Sequence[Message]
+    refusals: Sequence[Refusal]
+
+
+def _plainly(phase: Phase, parties: Parties, step: int) -> Sent:
+    return phase.send(parties, step)
+
+
+def play(phase: Phase, hosts: Sequence[Parties], link: Link, step: int, send: Send = _plainly) -> Played:
+    """One phase for all hosts of this process: everything is sent, carried, and taken in."""
+    sent = [send(phase, host, step) for host in hosts]
+    if not phase.travels:
+        return Played(sent, [], [])
+    expected = {party: sources for host in hosts for party, sources in phase.expects(host, step).items()}
+    inbox = link.carry(phase.kind(hosts[0]), [message for some in sent for message in some.messages], expected)
+    homes = {party: place for place, host in enumerate(hosts) for party in host.ids}
+    mail: list[list[Message]] = [[] for _ in hosts]
+    for message in inbox:
+        mail[homes.get(message.target, 0)].append(message)  # what is for nobody here, the first host refuses
+    refusals = [item for host, some in zip(hosts, mail, strict=True) for item in phase.take(host, some, step)]
+    return Played(sent, inbox, refusals)

@@ -1,0 +1,120 @@
+"""A dry run for people: what runs would do, as tables."""
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.table import Table
+
+from cfcl.runs.forecast import Forecast
+from cfcl.runs.progress import size
+
+
+def table(forecast: Forecast) -> Table:
+    """All that is known of one run."""
+    config = forecast.world.config
+    rows = {
+        "run": f"{config.name}, {config.method}, seed {config.seed}",
+        **_ground(forecast),
+        "push": _rounds(forecast.num_pushes, forecast.bytes_push),
+        "pull": _rounds(forecast.num_exchanges, forecast.bytes_pull, "at most "),
+        "aggregation": _rounds(forecast.num_aggregations, forecast.bytes_up),
+        "memory": f"{_memory(forecast)} in {_count(forecast.num_workers, 'process', 'processes')}, estimated",
+        "time": f"{duration(forecast.seconds)}, estimated; exchanges and evaluations come on top",
+    }
+    return _listed(rows)
+
+
+def common_table(forecast: Forecast) -> Table:
+    """What the runs of a comparison share, as one of them shows it."""
+    return _listed(_ground(forecast))
+
+
+def compare_table(forecasts: Sequence[Forecast], *, at_once: int) -> Table:
+    """One line per run of a comparison; the caption has the time of all."""
+    shown = _empty("\nRuns")
+    for name in ("method", "seed", "pushed", "pulled", "uplink", "memory", "time"):
+        shown.add_column(name, justify="left" if name == "method" else "right")
+    for one in forecasts:
+        shown.add_row(
+            one.world.config.method,
+            str(one.world.config.seed),
+            size(one.num_pushes * one.bytes_push),
+            size(one.num_exchanges * one.bytes_pull),
+            size(one.bytes_uplink),
+            _memory(one),
+            duration(one.seconds),
+        )
+    together = min(at_once, len(forecasts))
+    total = sum(one.seconds for one in forecasts) / together
+    runs = _count(len(forecasts), "run", "runs")
+    shown.caption = f"{runs}, {together} at once: {duration(total)}, estimated; exchanges and evaluations come on top"
+    return shown
+
+
+def duration(seconds: float) -> str:
+    """A rough time for people."""
+    for unit, scale in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * scale:
+            return f"about {seconds / scale:.2g} {unit}"
+    return f"about {max(1, round(seconds))} s"
+
+
+def _ground(forecast: Forecast) -> dict[str, str]:
+    """Data, devices, graph, encoder and number of updates."""
+    found, config = forecast.world, forecast.world.config
+    data, encoder, points = found.dataset, found.setting.encoder, [len(part) for part in found.parts]
+    labels = f"{data.num_classes} labels" if data.num_classes else "no labels"
+    return {
+        "data": f"{data.name}: {len(data.train_images):,} training and {len(data.test_images):,} test images of "
+        f"{'×'.join(map(str, data.image_shape))}, {labels}",
+        "devices": f"{len(points):,} with {_range(points)} points each",
+        "graph": f"{config.graph.kind}, {len(found.graph.links):,} directed links, "
+        f"{found.graph.average_degree:.3g} neighbours on average",
+        "encoder": f"{encoder.name}, {encoder.num_parameters:,} parameters, embeddings of {encoder.embedding_dim}",
+        "updates": f"{config.train.steps:,} per device, {forecast.num_evaluations} evaluations",
+    }
+
+
+def _listed(rows: dict[str, str]) -> Table:
+    shown = _empty("\nPlan (nothing is run or written)", show_header=False)
+    shown.add_column(style="bold")
+    shown.add_column()
+    for name, text in rows.items():
+        shown.add_row(name, text)
+    return shown
+
+
+def _rounds(number: int, each: int, most: str = "") -> str:
+    """One round's bytes, how many rounds there are, and what they come to."""
+    if number == 0:
+        return "none"
+    if number == 1:
+        return f"once, {most}{size(each)}"
+    return f"{number:,} times {most}{size(each)}: {most}{size(number * each)}"
+
+
+def _range(points: Sequence[int]) -> str:
+    least, most = min(points), max(points)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _memory(forecast: Forecast) -> str:
+    return "not known" if forecast.memory is None else f"about {size(forecast.memory)}"
+
+
+def _empty(title: str, *, show_header: bool = True) -> Table:
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_header=show_header,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )

@@ -1,0 +1,215 @@
+"""A simulation: the phases of every step over a link, and records of what happens.
+
+One class serves both engines. As the `reference`, every device is on a host of its own; otherwise the devices of a
+process go through each phase together, and a group of processes shares them. The records are the same to the byte.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import astuple
+
+import torch
+from torch import Tensor, nn
+
+from cfcl import device, records, server
+from cfcl.config import Config
+from cfcl.core import metrics
+from cfcl.data.datasets import Dataset
+from cfcl.device import Answer, StepReport
+from cfcl.exchange.cost import Ledger
+from cfcl.exchange.messages import DataItems, EmbeddingItems
+from cfcl.models import Weights, portions
+from cfcl.protocol import codec
+from cfcl.protocol.link import Counted, Link, Traced
+from cfcl.protocol.parties import Run, apart, together
+from cfcl.protocol.phases import Watch, nobody
+from cfcl.protocol.refusals import Refused
+from cfcl.protocol.steps import Played, Round, play, rounds
+from cfcl.records import Record
+from cfcl.sim import evaluation, world
+from cfcl.sim.diagnostics import Note, Observer
+from cfcl.sim.group import ALONE, Group
+from cfcl.sim.group_link import GroupLink
+from cfcl.sim.timing import Clocks, Stopwatch
+from cfcl.sim.trace import tracer
+from cfcl.sim.world import single_thread
+
+REPORT_EVERY = 1.0
+"""Seconds after which processes tell the leader their losses, at the latest."""
+
+
+class Simulation:
+    """A run in progress, seen from one process of a group. Records come out at the leader only."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        torch_device: str = "cpu",
+        dataset: Dataset | None = None,
+        module: nn.Module | None = None,
+        group: Group = ALONE,
+        reference: bool = False,
+        watch: Watch = nobody,
+        trace: Callable[[str], None] | None = None,
+    ) -> None:
+        self.config = config
+        self.group = group
+        self.world = world.build(config, torch_device=torch_device, dataset=dataset, module=module)
+        setting, data = self.world.setting, self.world.dataset
+        points = data.train_images.to(setting.encoder.device)
+        own = group.share(len(self.world.parts))
+        states = [device.start(setting, i, points, self.world.parts[i]) for i in own]
+        for state in states:
+            device.check(setting, state)
+        self.run = Run(0, (apart if reference else together)(self.world.rules, states), self.world.ledger())
+        self.clocks = Clocks()
+        self._observer = Observer(setting, data.train_labels, self.world.parts)
+        self._stopwatch = Stopwatch()
+        self._watch = watch
+        self._trace = trace
+        self._unsent: dict[int, Tensor] = {}
+        self._report_period = 1
+
+    @property
+    def model(self) -> Weights:
+        """The global model."""
+        return self.run.server.model
+
+    @property
+    def ledger(self) -> Ledger:
+        """What communication has cost."""
+        return self.run.ledger
+
+    def rows(self) -> Iterator[Record]:
+        """Run to the end, yielding one record after another."""
+        run, num_steps = self.run, self.config.train.steps
+        with single_thread():
+            if self.group.leads:
+                yield self.world.setup()
+                metrics.warm_up()
+            self.group.maximum(0.0)  # all processes are there: to wait for them is no part of a run
+            begun = time.perf_counter()
+            yield from self._evaluate(0)
+            link = self._link()
+            while run.step <= num_steps:
+                yield from self._advance(link)
+                run.step += 1
+            embeddings = self._embed(evaluation.map_images(self.config, self.world.dataset))
+            run.ledger = self._whole_ledger()
+            if self.group.leads:
+                yield evaluation.label_map(self.config, self.world.dataset, embeddings, num_steps)
+        self.clocks.total = time.perf_counter() - begun
+
+    def _link(self) -> Link:
+        kinds = {**codec.KINDS, Note.__name__: Note}
+        self._between = GroupLink(self.group, len(self.world.parts), len(server.start(self.run.server)), kinds)
+        counted = Counted(self._between, self.run.ledger)
+        return counted if self._trace is None else Traced(counted, tracer(self.group, self.run.ledger, self._trace))
+
+    def _advance(self, link: Link) -> Iterator[Record]:
+        """One step, and what is to be recorded of it."""
+        step, agreement = self.run.step, evaluation.Figures()
+        evaluates = self.world.setting.schedule.evaluates(step)
+        for item in rounds(self.world.rules, step, self._watch):
+            if item.name != "update":
+                yield from self._report()
+            if item.name == "aggregation" and evaluates:
+                agreement = self._agreement()
+            begun = time.perf_counter()
+            played = self._play(item, link)
+            if item.name == "broadcast" and evaluates:
+                yield from self._evaluate(step, agreement)
+            elif item.name == "exchange":
+                found = self._observed(played)
+                self.clocks.exchange += time.perf_counter() - begun
+                yield from found
+            elif item.name == "update":
+                yield from self._log(played, time.perf_counter() - begun)
+
+    def _play(self, item: Round, link: Link) -> Played:
+        """All phases of a round; the last of them."""
+        for phase in item.phases:
+            played = play(phase, self.run.hosts, link, self.run.step, self._stopwatch.send)
+            if played.refusals:
+                raise Refused(f"{played.refusals[0]}; no faults are configured, so the run ends here")
+        if item.charged(self.config.cost):
+            self.run.ledger.settle(self.group.maximum)
+        if item.name == "update":
+            self.run.ledger.charge_step()
+        if item.name == "exchange":
+            self.clocks.selection.append((self.run.step, self.group.maximum(self._stopwatch.reading())))
+        return played
+
+    def _observed(self, played: Played) -> list[Record]:
+        """What was pulled, as an outside observer sees it; the records of all processes, at the leader."""
+        run, rows = self.run, list[records.Pull]()
+        answers = [item for sent in played.sent for item in sent.reports if isinstance(item, Answer)]
+        notes = [note for answer in answers if (note := self._observer.note(answer, run.pulled_labels))]
+        arrived = [note for note in self._between.carry(Note, notes, {}) if isinstance(note, Note)]
+        for i, state in run.devices.items():
+            mine = [note for note in arrived if note.target == i]
+            items = [m for m in played.inbox if m.target == i and isinstance(m, DataItems | EmbeddingItems)]
+            if mine:
+                rows += self._observer.records(state, items, mine)
+                self._observer.remember(i, mine, run.pulled_labels)
+        return [records.parse(line) for line in self.group.gather_lines([row.to_line() for row in rows])]
+
+    def _log(self, played: Played, taken: float) -> Iterator[Record]:
+        step = self.run.step
+        reports = [item for sent in played.sent for item in sent.reports if isinstance(item, StepReport)]
+        if self.world.setting.schedule.logs(step):
+            margins = [state.margin for state in self.run.devices.values()]
+            figures = [[*astuple(report), margin] for report, margin in zip(reports, margins, strict=True)]
+            self._unsent[step] = torch.tensor(figures, dtype=torch.float64)
+        if step == 0:
+            self._report_period = self.group.agree(max(1, round(REPORT_EVERY / max(taken, 1e-6))))
+        if step % self._report_period == 0:
+            yield from self._report()
+
+    def _report(self) -> Iterator[Record]:
+        """The losses since the last report, from all processes."""
+        if not self._unsent:
+            return
+        steps = list(self._unsent)
+        # [devices, steps, figures]: devices of one process after those of another
+        found = self.group.gather(torch.stack(list(self._unsent.values()), dim=1))
+        self._unsent.clear()
+        if self.group.leads:
+            for number, step in enumerate(steps):
+                yield world.update_record(step, found[:, number].tolist())
+
+    def _agreement(self) -> evaluation.Figures:
+        """How alike the local models are just before they are averaged."""
+        with self.clocks.counting("evaluation"):
+            images = evaluation.health_images(self.config, self.world.dataset)
+            encoder, devices = self.world.setting.encoder, self.run.devices
+            compared = [i for i in evaluation.compared_devices(self.config) if i in devices]
+            mine = [encoder.embed(devices[i].weights, images) for i in compared]
+            nothing = torch.zeros(0, len(images), encoder.embedding_dim, device=encoder.device)
+            found = self.group.gather(torch.stack(mine) if mine else nothing)
+            return evaluation.agreement(list(found)) if self.group.leads else {}
+
+    def _evaluate(self, step: int, agreement: evaluation.Figures | None = None) -> Iterator[Record]:
+        with self.clocks.counting("evaluation"):
+            images = evaluation.images(self.config, self.world.dataset)
+            embeddings = {name: self._embed(some) for name, some in images.items()}
+            ledger = self._whole_ledger()
+            if self.group.leads:
+                found = evaluation.judge(self.config, self.world.dataset, embeddings)
+        if self.group.leads:
+            figures = {"step": step, **found, **(agreement or {}), **ledger.totals()}
+            yield records.read(records.Evaluation, figures)
+
+    def _embed(self, images: Tensor) -> Tensor:
+        """Embeddings under the global model, at the leader; every process takes its share of the portions."""
+        encoder = self.world.setting.encoder
+        parts = portions(images)
+        mine = [encoder.embed(self.model, parts[i]) for i in self.group.share(len(parts))]
+        nothing = torch.zeros(0, encoder.embedding_dim, device=encoder.device)
+        return self.group.gather(torch.cat([nothing, *mine]))
+
+    def _whole_ledger(self) -> Ledger:
+        """The costs of all processes, at the leader."""
+        found = self.group.gather(torch.tensor(self.run.ledger.numbers(), dtype=torch.int64).view(-1, 5))
+        return self.run.ledger.with_numbers(found.tolist())

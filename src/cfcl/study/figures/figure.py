@@ -1,0 +1,83 @@
+"""A figure of the study as one value: its runs, its drawing, its table, and what is said about it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from matplotlib.figure import Figure
+
+from cfcl.methods import MODES
+from cfcl.study.bundle import Cell, Study, Value
+from cfcl.study.profiles import Profile
+from cfcl.study.tables import Table
+
+COMPARED = ("cfcl", "uniform", "kmeans", "bulk")
+OURS = ("novel",)
+"""Selection rules of our own."""
+METHODS = ("fedavg", *(f"{method}-{mode}" for mode in MODES for method in (*COMPARED, *OURS)))
+CFCL = tuple(f"cfcl-{mode}" for mode in MODES)
+
+
+class Entry(NamedTuple):
+    """A run of a figure: its method, what the figure calls its settings, and the overrides that set them."""
+
+    method: str
+    settings: dict[str, Value]
+    overrides: list[str]
+
+
+def plain(*methods: str) -> list[Entry]:
+    """Runs that differ in their method only."""
+    return [Entry(method, {}, []) for method in methods]
+
+
+class Picture(NamedTuple):
+    """A figure as files have it."""
+
+    png: bytes
+    svg: str
+    """An element for a page."""
+    inches: float
+    """Its width."""
+
+
+@dataclass(frozen=True)
+class StudyFigure:
+    """All that the study knows about one figure."""
+
+    name: str
+    """What commands call it."""
+    title: str
+    reading: str
+    """How it is read."""
+    entries: Callable[[Profile], list[Entry]]
+    """Its runs in one panel and seed."""
+    draw: Callable[[Study, str], Figure | None]
+    """The picture, from a study and `name`; None where nothing can be drawn."""
+    table: Callable[[Study, str], Table]
+    """The numbers behind it."""
+    whiskers: str = ""
+    """What its intervals are drawn as, at the start of a sentence; empty: it has none."""
+    needs: Literal["curves", "distances", "selections"] = "curves"
+    """What it shows of runs: `selections` are those of policies under its runs' final models."""
+    piloted: bool = False
+    """Whether it has milestones, set by a pilot of its own."""
+    swept: bool = False
+    """Whether it sweeps a setting, on the panels that a profile has for that."""
+    apart: bool = False
+    """Not of the paper: with seeds and lengths of its own."""
+
+    def seeds(self, profile: Profile) -> tuple[int, ...]:
+        """Those of a profile, without the pilot; empty if the figure is not part of it."""
+        return profile.regime_seeds if self.apart else profile.seeds
+
+    def panels(self, profile: Profile) -> tuple[str, ...]:
+        """Those of a profile, unless others are asked for."""
+        return profile.swept if self.swept else profile.shown
+
+    def known(self, study: Study, cell: Cell) -> bool:
+        """Whether `study` has all that this figure shows of the run in `cell`."""
+        run = study.runs.get(cell.digest)
+        if self.needs == "selections":
+            return run is not None and any(item.digest == cell.digest for item in study.selections)
+        return run is not None and (self.needs == "curves" or bool(run.distances))

@@ -1,0 +1,64 @@
+"""Accuracy over steps (Fig. 5)."""
+
+from collections.abc import Iterable
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from cfcl.methods import parse
+from cfcl.runs import style
+from cfcl.study import layout, tables
+from cfcl.study.bundle import Record, Study
+from cfcl.study.figures.figure import METHODS, StudyFigure, plain
+from cfcl.study.measures import Interval
+
+YARDSTICKS = ("oracle-explicit", "oracle-implicit", "centralised")
+
+
+def draw(study: Study, name: str) -> Figure | None:
+    """Probe accuracy over steps: a row per dataset, a column per mode."""
+    names, modes = study.panels(name), study.modes(name)
+    looks = layout.looks(study.methods(name))
+    figure, rows = layout.grid(len(names), len(modes))
+    drawn = set()
+    for row, panel in zip(rows, names, strict=True):
+        for axes, mode in zip(row, modes, strict=True):
+            counts = []
+            known = {method: study.find(name, panel, method) for method in study.methods(name, mode)}
+            for method, runs in layout.alike(known, apart=[one for one in known if parse(one).yardstick]).items():
+                steps, points = common_steps(runs.values())
+                if points:
+                    _curve(axes, steps, points, method, looks[method])
+                    counts.append(len(points[0].values))
+                    drawn.add(method)
+            layout.frame(axes, f"{panel}, {mode}", counts, "bands")
+            if counts:
+                axes.set(xlabel="step", ylabel="probe accuracy (%)")
+    layout.legend(figure, layout.keys(drawn, looks))
+    return figure if drawn else None
+
+
+def common_steps(runs: Iterable[Record]) -> tuple[list[int], list[Interval]]:
+    """The steps at which all runs were evaluated, and the probe accuracies there in percent."""
+    found = [{item.step: 100 * item.probe for item in run.evaluations} for run in runs]
+    steps = sorted(set[int].intersection(*map(set, found))) if found else []
+    points = [layout.spread([curve[step] for curve in found]) for step in steps]
+    return steps, [point for point in points if point is not None]
+
+
+def _curve(axes: Axes, steps: list[int], points: list[Interval], method: str, look: style.Look) -> None:
+    axes.plot(steps, [point.mean for point in points], markevery=max(1, len(steps) // 8), **layout.curve(method, look))
+    if len(points[0].values) > 1 and not parse(method).yardstick:
+        low, high = [point.low for point in points], [point.high for point in points]
+        axes.fill_between(steps, low, high, color=look.colour, alpha=0.12, linewidth=0)
+
+
+FIGURE = StudyFigure(
+    name="fig5",
+    title="Fig. 5: accuracy over steps",
+    reading="Probe accuracy of the global encoder while it learns; higher is better, and earlier is cheaper.",
+    entries=lambda profile: plain(*METHODS, *(() if profile.reduced else YARDSTICKS)),
+    draw=draw,
+    table=tables.compared,
+    whiskers="Bands",
+)

@@ -1,0 +1,36 @@
+"""Pictures, page and tables of a study, as files and in other documents."""
+
+from pathlib import Path
+
+from cfcl.errors import CfclError
+from cfcl.study import markdown, webpage
+from cfcl.study.report import Report
+
+
+def write(report: Report, folder: Path) -> list[Path]:
+    """Write pictures, `README.md` and `report.html` into `folder`, in place of those that are there; their paths."""
+    files: dict[Path, bytes] = {}
+    for item in (item for part in report for item in part.chapters):
+        if item.picture:
+            drawing = f'<?xml version="1.0" encoding="utf-8"?>\n{item.picture.svg}'
+            files |= {folder / f"{item.name}.png": item.picture.png, folder / f"{item.name}.svg": drawing.encode()}
+    files |= {
+        folder / "README.md": markdown.render(report).encode(),
+        folder / "report.html": webpage.render(report).encode(),
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, content in files.items():
+            path.write_bytes(content)
+    except OSError as error:
+        raise CfclError(f"cannot write pages to {str(folder)!r}: {error.strerror}; choose another folder") from None
+    return list(files)
+
+
+def insert_verdicts(report: Report, document: Path) -> None:
+    """Put the newest verdicts where `document` has a place for them."""
+    try:
+        text = document.read_text(encoding="utf-8")
+        document.write_text(markdown.insert_verdicts(report[0], text, str(document)), encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise CfclError(f"cannot put verdicts into {str(document)!r}: {error}; name a Markdown file") from None

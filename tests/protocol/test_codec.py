@@ -1,0 +1,126 @@
+import json
+import struct
+from dataclasses import fields
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfcl.exchange.messages import (
+    DataItems,
+    DataReserve,
+    EmbeddingItems,
+    EmbeddingReserve,
+    GlobalModel,
+    LocalModel,
+    Message,
+    ModelSum,
+    PullRequest,
+)
+from cfcl.protocol.codec import Malformed, decode, encode
+
+PIXELS = torch.arange(2 * 3 * 4 * 4, dtype=torch.uint8).view(2, 3, 4, 4)
+VECTORS = torch.tensor([[0.1, -0.0, 1e-40], [float("inf"), float("nan"), -3.0]])
+BATCHES: list[list[Message]] = [
+    [],
+    [PullRequest(0, 1, 2, 5), PullRequest(3, 1, 2, 0)],
+    [DataReserve(1, 2, 0, PIXELS, torch.tensor([0.5, 2.0])), DataReserve(2, 1, 0, PIXELS[:1])],
+    [EmbeddingReserve(1, 2, 0, VECTORS)],
+    [DataItems(1, 2, 0, PIXELS[:0]), DataItems(1, 3, 0, PIXELS)],
+    [EmbeddingItems(4, 5, 7, VECTORS), EmbeddingItems(5, 4, 7, VECTORS[:1])],
+    [LocalModel(0, -1, 3, VECTORS[0], VECTORS[0, :0], 0.1, {"target": VECTORS[0], "b": VECTORS[1]})],
+    [GlobalModel(-1, 0, 3, VECTORS[0], VECTORS[1], {})],
+    [ModelSum(-1, -1, 3, VECTORS[0].double())],
+]
+
+
+def same(one: Any, two: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        alike = one.dtype == two.dtype and one.shape == two.shape
+        return alike and bool(one.numpy().tobytes() == two.numpy().tobytes())
+    if isinstance(one, dict):
+        return one.keys() == two.keys() and all(same(one[key], two[key]) for key in one)
+    return bool(one == two) and type(one) is type(two)
+
+
+@pytest.mark.parametrize("batch", BATCHES, ids=lambda batch: type(batch[0]).__name__ if batch else "nothing")
+def test_messages_come_back_to_the_bit(batch: list[Message]) -> None:
+    found = decode(encode(batch))
+    assert [type(message) for message in found] == [type(message) for message in batch]
+    for one, two in zip(batch, found, strict=True):
+        assert all(same(getattr(one, field.name), getattr(two, field.name)) for field in fields(one))
+    assert encode(found) == encode(batch)
+
+
+def with_table(data: bytes, change: Any) -> bytes:
+    """The same file with another table in its header."""
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8 : 8 + size])
+    table = json.loads(header["__metadata__"]["cfcl"])
+    change(table)
+    header["__metadata__"]["cfcl"] = json.dumps(table)
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data[8 + size :]
+
+
+ITEMS = encode([EmbeddingItems(4, 5, 7, VECTORS)])
+CHANGES: list[tuple[Any, str]] = [
+    (lambda table: table.update(version=2), "its version is 2, and ours 1"),
+    (lambda table: table.update(kind="Message"), "KeyError"),
+    (lambda table: table.update(kind="os.system"), "KeyError"),
+    (lambda table: table["rows"][0][0].update(source="4"), "source, target and step are not whole numbers"),
+    (lambda table: table["rows"][0][0].update(step=True), "source, target and step are not whole numbers"),
+    (lambda table: table["rows"][0][0].update(more=1), "TypeError"),
+    (lambda table: table["rows"][0][0].pop("target"), "KeyError"),
+    (lambda table: table["rows"][0][1].update(embeddings=3), "embeddings has 3 rows of 2"),
+    (lambda table: table["rows"][0][1].update(embeddings=-1), "embeddings has -1 rows of 2"),
+    (lambda table: table["rows"][0][1].update(embeddings=1), "there are rows that belong to no message"),
+    (lambda table: table["rows"][0][1].clear(), "TypeError"),
+    (lambda table: table.update(rows=7), "its rows are no list"),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), CHANGES)
+def test_an_altered_header_is_malformed(change: Any, reason: str) -> None:
+    with pytest.raises(Malformed, match=reason):
+        decode(with_table(ITEMS, change))
+
+
+def test_a_message_of_numbers_where_tensors_belong_is_malformed() -> None:
+    def swap(table: dict[str, Any]) -> None:
+        table["rows"][0][0]["embeddings"] = [1.0]
+        table["rows"][0][1].clear()
+
+    with pytest.raises(Malformed, match=r"AttributeError|embeddings|TypeCheckError|TypeError"):
+        decode(with_table(ITEMS, swap))
+    model = encode([LocalModel(0, -1, 3, VECTORS[0], VECTORS[0, :0], 0.5)])
+    with pytest.raises(Malformed, match=r"weight|TypeCheckError|TypeError"):
+        decode(with_table(model, lambda table: table["rows"][0][0].update(weight="much")))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=400))
+def test_noise_is_malformed_and_nothing_worse(data: bytes) -> None:
+    with pytest.raises(Malformed):
+        decode(data)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_flipped_byte_is_malformed_or_another_message(data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, len(ITEMS) - 1))
+    altered = bytearray(ITEMS)
+    altered[place] ^= data.draw(st.integers(1, 255))
+    try:
+        found = decode(bytes(altered))
+    except Malformed:
+        return
+    assert all(isinstance(message, Message) for message in found)
+
+
+def test_a_cut_file_is_malformed() -> None:
+    for size in range(0, len(ITEMS), 7):
+        with pytest.raises(Malformed):
+            decode(ITEMS[:size])
