@@ -40,6 +40,8 @@ FEWEST = 3
 """Mutants of a file at least, where it has so many."""
 PRELOADED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
 OPTIONS = ("-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--hypothesis-seed=0", "--tb=line", "-W", PRELOADED)
+SLOW = 0.5
+"""Seconds of a test that plays a run; one with known numbers is met before the others."""
 FAILED = 70
 """Exit code of a process in which something else than a test went wrong."""
 
@@ -251,7 +253,7 @@ def reach(folder: Path, jobs: int) -> Reach:
 
 
 def tests_for(mutant: Mutant, reached: Reach, seconds: float) -> list[str]:
-    """Tests that reach its line, the quickest first, for so many seconds.
+    """Tests that reach its line, the quickest first, for so many seconds; of slow ones those that know their numbers.
 
     What runs while a module loads is reached by no test: there all tests count that reach the function, or the file.
     """
@@ -265,12 +267,16 @@ def tests_for(mutant: Mutant, reached: Reach, seconds: float) -> list[str]:
     }
     found: list[str] = []
     total = 0.0
-    for test in sorted(near, key=lambda test: (near[test]["seconds"], test)):
+    for test in sorted(near, key=lambda test: (_is_blunt(test, near), near[test]["seconds"], test)):
         total += near[test]["seconds"]
         if found and total > seconds:
             break
         found.append(test)
     return found
+
+
+def _is_blunt(test: str, reached: Reach) -> bool:
+    return bool(reached[test]["seconds"] > SLOW) and "golden" not in test
 
 
 # Mutants
@@ -342,7 +348,7 @@ def judge(mutants: list[Mutant], reached: Reach, known: dict[str, Any], options:
         }  # fmt: skip
         with (options.out / "results.jsonl").open("a") as file:
             file.write(json.dumps(known[item.key]) + "\n")
-        print(f"{result:10} {took:5.1f} s  {item.path}:{item.mutation.line}  {' | '.join(item.diff)[:150]}", flush=True)
+        print(f"{result:10} {took:5.1f} s  {item.path}:{item.mutation.line}  {' | '.join(item.diff)}", flush=True)
 
     waiting = []
     for item in mutants:

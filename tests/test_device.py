@@ -117,12 +117,12 @@ def test_blind_baselines_push_nothing(method: str) -> None:
 
 
 def test_budgets_differ_by_link_and_none_means_no_push() -> None:
-    setting = make_setting(small(), {(1, 0): (4, 6), (2, 0): (0, 5)})
+    setting = make_setting(small(), {(1, 0): (4, 6), (2, 0): (0, 5), (4, 0): (1, 1)})
     state = begin(setting, 0, images(20, 0))
-    _, messages = device.push(setting, state, 0, [1, 2, 3])
-    assert {m.target: len(m.points) for m in messages if isinstance(m, DataReserve)} == {1: 6, 3: 3}
-    wanted = {message.target: message.num_items for message in device.request(setting, state.id, 3, [1, 2, 3])}
-    assert wanted == {1: 4, 3: 2}
+    _, messages = device.push(setting, state, 0, [1, 2, 3, 4])
+    assert {m.target: len(m.points) for m in messages if isinstance(m, DataReserve)} == {1: 6, 3: 3, 4: 1}
+    wanted = {message.target: message.num_items for message in device.request(setting, state.id, 3, [1, 2, 3, 4])}
+    assert wanted == {1: 4, 3: 2, 4: 1}
 
 
 @pytest.mark.parametrize("method", ["cfcl", "uniform", "kmeans", "bulk"])
@@ -150,6 +150,16 @@ def test_an_implicit_answer_is_embeddings_of_candidates() -> None:
     torch.testing.assert_close(reply.items.embeddings, expected)
 
 
+def test_candidates_of_a_blind_policy_are_neither_embedded_nor_clustered() -> None:
+    setting, _, transmitter = pair("exchange.method=uniform")
+    candidates = prepare(setting, transmitter, 3).candidates
+    assert candidates is not None
+    assert candidates.payload.shape == (8, *SHAPE)
+    assert candidates.embeddings.shape == (0, 16)
+    assert candidates.clusters.assignment.shape == (1, 0)
+    assert candidates.clusters.counts.tolist() == [[0, 0, 0]]
+
+
 def test_reserves_of_different_sizes_are_answered_together() -> None:
     config = small()
     setting = make_setting(config, {(1, 0): (2, 5)})
@@ -161,6 +171,23 @@ def test_reserves_of_different_sizes_are_answered_together() -> None:
     requests = [PullRequest(0, 1, 3, 2), PullRequest(2, 1, 3, 3)]
     replies = answer(setting, transmitter, requests, 3)
     assert [(reply.items.target, len(reply.positions)) for reply in replies] == [(0, 2), (2, 3)]
+
+
+def test_many_links_are_answered_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = make_setting(small())
+    transmitters = [begin(setting, number, images(20, number)) for number in range(5)]
+    _, reserves = device.push(setting, begin(setting, 9, images(20, 9)), 0, range(5))
+    transmitters = [device.store(state, reserve) for state, reserve in zip(transmitters, reserves, strict=True)]
+
+    def answers() -> list[device.Answer]:
+        prepared = device.prepare(setting, transmitters, 3)
+        return device.answer(setting, [(state, [PullRequest(9, state.id, 3, 2)]) for state in prepared], 3)
+
+    together = answers()
+    monkeypatch.setattr("cfcl.device.transmitter.MOST_TOGETHER", 2)
+    apart = answers()
+    assert [reply.items.source for reply in together] == [reply.items.source for reply in apart] == [0, 1, 2, 3, 4]
+    assert [reply.positions.tolist() for reply in together] == [reply.positions.tolist() for reply in apart]
 
 
 def test_candidates_are_redrawn_per_pull_or_per_aggregation() -> None:
@@ -219,8 +246,12 @@ def test_absorbed_points_join_the_batches_and_the_weight() -> None:
     receiver, report = device.local_step(setting, receiver, 3)
     # half of the triplets are cross pairs: half of one point in two is pulled
     assert report.pulled_share == 0.25
+    assert receiver.active == report.active
+    sent = device.upload(receiver, 4)
+    assert (sent.source, sent.target, sent.step) == (0, SERVER, 4)
+    assert torch.equal(sent.params, receiver.weights.params)
     # 20 own and 10 pulled points
-    assert device.upload(receiver, 4).weight == 30.0
+    assert sent.weight == 30.0
     assert torch.equal(before.weights.params, setting.encoder.initial.params)
     assert not torch.equal(receiver.weights.params, before.weights.params)
 
@@ -391,6 +422,8 @@ def test_open_triplets_alone_give_the_gradient_of_the_whole_batch(
         torch.testing.assert_close(few.weights.params, whole.weights.params, atol=1e-6, rtol=1e-4)
         assert vars(first) == pytest.approx(vars(second), rel=1e-4)
         assert few.active == whole.active
+        if "exchange.mode=implicit" not in overrides:
+            assert whole.active == first.active
         assert not torch.equal(few.weights.params, state.weights.params)
         state = whole
 

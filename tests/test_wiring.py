@@ -154,9 +154,9 @@ def sent_in_three_pulls(setting: Setting, state: DeviceState) -> tuple[DeviceSta
     return state, positions
 
 
-@pytest.mark.parametrize("mode", ["explicit", "implicit"])
-def test_nothing_goes_twice_over_a_link_whose_receiver_keeps_it(mode: str) -> None:
-    setting, _, transmitter = pair(*KEEPING, f"exchange.mode={mode}")
+@pytest.mark.parametrize("overrides", [(), (IMPLICIT,), ("exchange.buffer=limit",)], ids=" ".join)
+def test_nothing_goes_twice_over_a_link_whose_receiver_keeps_it(overrides: tuple[str, ...]) -> None:
+    setting, _, transmitter = pair(*KEEPING, *overrides)
     state, positions = sent_in_three_pulls(setting, transmitter)
     assert len(set(positions)) == len(positions) == 18
     assert state.sent.keys() == {0}

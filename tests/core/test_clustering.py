@@ -384,3 +384,21 @@ def test_wide_clusters_are_means_of_their_members() -> None:
         torch.testing.assert_close(found.centroids[0, number], members.mean(dim=0))
     nearest = squared_distances(points, found.centroids)[0].argmin(dim=1)
     assert torch.equal(nearest, found.assignment[0])
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-30])
+def test_points_of_the_most_features_that_go_one_by_one_may_have_any_size(scale: float) -> None:
+    signs = torch.tensor([1.0, -1.0, 1.0, -1.0]).view(1, 4, 1)
+    points = scale * signs * torch.linspace(0.9, 1.0, WIDE)
+    found = kmeans(points, 2, torch.tensor([[0.1, 0.9]]))
+    # in single precision their squares overflow, or vanish
+    assert found.assignment[0, 0] == found.assignment[0, 2] != found.assignment[0, 1] == found.assignment[0, 3]
+    torch.testing.assert_close(found.centroids[0, found.assignment[0]] / scale, points[0] / scale)
+
+
+def test_points_far_from_the_origin_are_told_apart() -> None:
+    # both are nearest to the first centroid; a tenth of a thousandth apart at a million is no rounding error
+    points = torch.tensor([[[1e6], [1e6 + 1e-4]]], dtype=torch.float64)
+    found = lloyd(points, torch.tensor([[[1e6], [0.0]]], dtype=torch.float64))
+    assert found.counts.tolist() == [[1, 1]]
+    assert found.assignment.tolist() == [[0, 1]]

@@ -231,3 +231,14 @@ def test_probabilities_are_never_nan_and_sum_to_one(weights: list[float], cluste
 
     assert not bool(law.isnan().any())
     assert float(law.sum()) == pytest.approx(1.0)
+
+
+@pytest.mark.equation("16")
+def test_where_all_candidates_are_centroids_their_distance_takes_nothing_off() -> None:
+    to_reserve, member = _f64([[1.0, 4.0], [9.0, 8.0]]), torch.eye(2, dtype=torch.bool).unsqueeze(0)
+    found = importance.embedding_score(to_reserve, torch.zeros(1, 2, dtype=torch.float64), member, form="text")
+    closeness = importance.embedding_score(to_reserve, torch.zeros(1, 2, dtype=torch.float64), member, form="draft")
+    assert float(closeness[0, 0]) > 0
+    torch.testing.assert_close(found, closeness, atol=1e-11, rtol=0)
+    # the second is farther off than the median from both, and keeps a trace of a chance
+    assert float(found[0, 1]) == pytest.approx(1e-12, rel=1e-6, abs=0)

@@ -1,6 +1,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from itertools import combinations
 
 import pytest
@@ -372,3 +373,13 @@ def test_equal_points_are_at_no_distance_however_many() -> None:
     same = torch.tensor([[1234.5, -678.9, 3.14]]).expand(60, -1)
     assert uniformity(same) == pytest.approx(0.0, abs=1e-12)
     assert label_distances(same, torch.arange(60) % 2, 2).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_probes_have_the_lengths_that_the_config_tells() -> None:
+    points, labels = torch.tensor([[-1.0], [-2.0], [1.0], [3.0]]), torch.tensor([0, 0, 1, 1])
+    assert linear_probe(points, labels, points, labels, num_classes=2, ridge=1e-4) == 1.0
+    assert linear_probe_sgd(points, labels, points, labels, num_classes=2) == 1.0
+    defaults = {probe: signature(probe).parameters for probe in (linear_probe, linear_probe_sgd)}
+    assert defaults[linear_probe]["max_iterations"].default == 200
+    assert defaults[linear_probe_sgd]["steps"].default == 1000
+    assert defaults[linear_probe_sgd]["learning_rate"].default == 0.1

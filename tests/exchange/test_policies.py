@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from cfcl import rng
 from cfcl.config import ExchangeConfig
 from cfcl.core import importance
 from cfcl.core.clustering import Clusters, kmeans
@@ -288,8 +289,12 @@ def test_draws_depend_on_their_name_alone() -> None:
     both = numbers(4, 7)
     assert torch.equal(both[1], numbers(7)[0])
     assert not torch.equal(both[0], both[1])
+    # seed 5, transmitter 0 to receiver 7, step 25
+    named = torch.rand(3, dtype=torch.float64, generator=rng.stream(5, "draw", 0, 7, 25))
+    assert torch.equal(both[1], named)
     shared = make_pull(small("explicit"), num_items=(1, 1)).transmitter_uniforms("draw", 3)
     assert torch.equal(shared[0], shared[1])
+    assert torch.equal(shared[0], torch.rand(3, dtype=torch.float64, generator=rng.stream(5, "draw", 0, 25)))
     assert torch.equal(Randomness(0, 1, 2).uniforms("a", 3), Randomness(0, 1, 2).uniforms("a", 3))
     assert not torch.equal(Randomness(0, 1, 2).uniforms("a", 3), Randomness(0, 1, 3).uniforms("a", 3))
 
