@@ -37,6 +37,9 @@ def reproduce(
     device: Annotated[str, typer.Option(help="Where tensors live: cpu, cuda, cuda:1, ...")] = "cpu",
     data_dir: DataDir = None,
     workers: Annotated[int, typer.Option(min=1, help="Runs under way at once.")] = os.cpu_count() or 1,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, print how many runs are missing, and write nothing.")
+    ] = False,
 ) -> None:
     """Do the paper's study: runs, figures, statistics, and a verdict on every claim, in one report.
 
@@ -59,6 +62,12 @@ def reproduce(
             panels=[word for word in panels.split(",") if word],
             seeds=parse_seeds(seeds) if seeds else (),
         )
+        if dry_run:
+            from cfcl.runs import dry
+
+            todo, done = study.lacking(wish, out, overrides_with(None, data_dir))
+            console.print(dry.study_table(todo, done=done, at_once=workers, device=device))
+            return
         ended = study.reproduce(
             wish, out, num_workers=workers, device=device, overrides=overrides_with(None, data_dir), console=console
         )

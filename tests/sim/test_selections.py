@@ -41,3 +41,11 @@ def test_selections_at_several_moments_are_put_together() -> None:
 
     assert torch.equal(torch.cat([one.distances, two.distances]), both.distances)
     assert not torch.equal(one.distances, two.distances)
+
+
+def test_the_mean_distance_is_to_all_centroids_of_the_receiver() -> None:
+    one, several = (small("exchange.method=uniform", f"exchange.num_clusters={number}") for number in (1, 3))
+    alone, among = select(one, initial(one), [3]), select(several, initial(several), [3])
+    # with one centroid it is the nearest, too; with three the others are farther
+    torch.testing.assert_close(alone.mean_distances, alone.distances)
+    assert bool((among.mean_distances > among.distances).all())

@@ -5,28 +5,30 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
+from cfcl.config import Config
+from cfcl.runs import forecast
 from cfcl.runs.forecast import Forecast
 from cfcl.runs.progress import size
 
 
-def table(forecast: Forecast) -> Table:
+def table(one: Forecast) -> Table:
     """All that is known of one run."""
-    config = forecast.world.config
+    config = one.world.config
     rows = {
         "run": f"{config.name}, {config.method}, seed {config.seed}",
-        **_ground(forecast),
-        "push": _rounds(forecast.num_pushes, forecast.bytes_push),
-        "pull": _rounds(forecast.num_exchanges, forecast.bytes_pull, "at most "),
-        "aggregation": _rounds(forecast.num_aggregations, forecast.bytes_up),
-        "memory": f"{_memory(forecast)} in {_count(forecast.num_workers, 'process', 'processes')}, estimated",
-        "time": f"{duration(forecast.seconds)}, estimated; exchanges and evaluations come on top",
+        **_ground(one),
+        "push": _rounds(one.num_pushes, one.bytes_push),
+        "pull": _rounds(one.num_exchanges, one.bytes_pull, "at most "),
+        "aggregation": _rounds(one.num_aggregations, one.bytes_up),
+        "memory": f"{_memory(one)} in {_count(one.num_workers, 'process', 'processes')}, estimated",
+        "time": f"{duration(one.seconds)}, estimated; exchanges and evaluations come on top",
     }
     return _listed(rows)
 
 
-def common_table(forecast: Forecast) -> Table:
+def common_table(one: Forecast) -> Table:
     """What the runs of a comparison share, as one of them shows it."""
-    return _listed(_ground(forecast))
+    return _listed(_ground(one))
 
 
 def compare_table(forecasts: Sequence[Forecast], *, at_once: int) -> Table:
@@ -51,6 +53,28 @@ def compare_table(forecasts: Sequence[Forecast], *, at_once: int) -> Table:
     return shown
 
 
+def study_table(todo: Sequence[Config], *, done: int, at_once: int, device: str) -> Table:
+    """How many runs of each preset and method are missing, and how long they would take; one of each is looked at."""
+    kinds: dict[tuple[str, str], list[Config]] = {}
+    for run in todo:
+        kinds.setdefault((run.name, run.method), []).append(run)
+    looked = forecast.look([runs[0] for runs in kinds.values()], device=device)
+    shown = _empty("\nPlan (nothing is run or written)")
+    for name in ("preset", "method", "missing runs", "memory", "time"):
+        shown.add_column(name, justify="left" if name in ("preset", "method") else "right")
+    total = 0.0
+    for ((preset, method), runs), one in zip(kinds.items(), looked, strict=True):
+        taken = one.seconds * sum(run.train.steps for run in runs) / runs[0].train.steps
+        total += taken / at_once
+        shown.add_row(preset, method, str(len(runs)), _memory(one), duration(taken))
+    missing = _count(len(todo), "run is", "runs are")
+    shown.caption = (
+        f"{missing} missing, {done:,} done; {at_once} at once: {duration(total)}, estimated; exchanges and evaluations "
+        "come on top"
+    )
+    return shown
+
+
 def duration(seconds: float) -> str:
     """A rough time for people."""
     for unit, scale in (("h", 3600), ("min", 60)):
@@ -59,9 +83,9 @@ def duration(seconds: float) -> str:
     return f"about {max(1, round(seconds))} s"
 
 
-def _ground(forecast: Forecast) -> dict[str, str]:
+def _ground(one: Forecast) -> dict[str, str]:
     """Data, devices, graph, encoder and number of updates."""
-    found, config = forecast.world, forecast.world.config
+    found, config = one.world, one.world.config
     data, encoder, points = found.dataset, found.setting.encoder, [len(part) for part in found.parts]
     labels = f"{data.num_classes} labels" if data.num_classes else "no labels"
     return {
@@ -71,7 +95,7 @@ def _ground(forecast: Forecast) -> dict[str, str]:
         "graph": f"{config.graph.kind}, {len(found.graph.links):,} directed links, "
         f"{found.graph.average_degree:.3g} neighbours on average",
         "encoder": f"{encoder.name}, {encoder.num_parameters:,} parameters, embeddings of {encoder.embedding_dim}",
-        "updates": f"{config.train.steps:,} per device, {forecast.num_evaluations} evaluations",
+        "updates": f"{config.train.steps:,} per device, {one.num_evaluations} evaluations",
     }
 
 
@@ -102,8 +126,8 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
-def _memory(forecast: Forecast) -> str:
-    return "not known" if forecast.memory is None else f"about {size(forecast.memory)}"
+def _memory(one: Forecast) -> str:
+    return "not known" if one.memory is None else f"about {size(one.memory)}"
 
 
 def _empty(title: str, *, show_header: bool = True) -> Table:

@@ -78,9 +78,13 @@ class Observer:
 
     def distances(self, receiver: DeviceState, items: Sequence[Items], notes: Sequence[Note]) -> list[Tensor]:
         """From every item to the nearest centroid of the receiver's own candidates, under the global model."""
+        return [found.amin(dim=-1).sqrt() for found in self.squared_distances(receiver, items, notes)]
+
+    def squared_distances(self, receiver: DeviceState, items: Sequence[Items], notes: Sequence[Note]) -> list[Tensor]:
+        """[items, centroids]: from every item to every centroid of the receiver's own candidates."""
         centroids = self._centroids(receiver, notes[0].step if notes else 0)
         found = [self._embeddings(receiver, *pair) for pair in zip(items, notes, strict=True)]
-        return [clustering.squared_distances(some, centroids).amin(dim=-1).sqrt() for some in found]
+        return [clustering.squared_distances(some, centroids) for some in found]
 
     def _own(self, holder: int) -> Tensor:
         assert self._labels is not None

@@ -26,6 +26,8 @@ class Picks:
 
     distances: Tensor
     """To the nearest centroid of the receiver's candidates."""
+    mean_distances: Tensor
+    """To all its centroids, on average."""
     held: Tensor
     """Whether the receiver has the item's label already; empty without labels."""
 
@@ -42,7 +44,7 @@ def picks(scene: World, model: Weights, steps: Iterable[int]) -> Picks:
         replace(device.start(scene.setting, i, scene.dataset.train_images, part), weights=model, anchor=model)
         for i, part in enumerate(scene.parts)
     ]
-    distances, held = [torch.zeros(0)], [torch.zeros(0, dtype=torch.bool)]
+    nearest, means, held = [torch.zeros(0)], [torch.zeros(0)], [torch.zeros(0, dtype=torch.bool)]
     with single_thread():
         (host,) = together(scene.rules, states)
         for step in steps:
@@ -53,9 +55,11 @@ def picks(scene: World, model: Weights, steps: Iterable[int]) -> Picks:
                 mine = [note for note in notes if note is not None and note.target == i]
                 items = [m for m in played.inbox if m.target == i and isinstance(m, DataItems | EmbeddingItems)]
                 if mine:
-                    distances += observer.distances(state, items, mine)
+                    squared = observer.squared_distances(state, items, mine)
+                    nearest += [found.amin(dim=-1).sqrt() for found in squared]
+                    means += [found.sqrt().mean(dim=-1) for found in squared]
                     held += [observer.held(i, note.labels).bool() for note in mine]
-    return Picks(torch.cat(distances), torch.cat(held))
+    return Picks(torch.cat(nearest), torch.cat(means), torch.cat(held))
 
 
 def _exchanged(host: Parties, step: int) -> Played:

@@ -111,6 +111,8 @@ class Selection:
     """Share of items whose label the receiver has already."""
     histogram: tuple[int, ...]
     """Items by distance, in bins of width BIN from 0."""
+    mean_distance: float | None = None
+    """Mean distance of an item to all centroids of its receiver; records of numerics 1 do not have it."""
 
 
 @dataclass(frozen=True)
@@ -256,10 +258,15 @@ def _word(value: Any) -> Any:
     return " ".join(map(str, value)) if isinstance(value, tuple) else value
 
 
+_LATER = {"mean_distance"}
+"""Columns that files written earlier do not have."""
+
+
 def _parsed(kind: type[T], row: Mapping[str, str], **others: Any) -> T:
     """A row as a value; `others` are the fields that have files of their own."""
     types: Any = {field.name: field.type for field in fields(kind) if field.name not in others}  # type: ignore[arg-type]
-    return kind(**{name: _READERS[wanted](row[name]) for name, wanted in types.items()}, **others)
+    known = {name: wanted for name, wanted in types.items() if name in row or name not in _LATER}
+    return kind(**{name: _READERS[wanted](row[name]) for name, wanted in known.items()}, **others)
 
 
 def _table(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:

@@ -46,11 +46,7 @@ def reproduce(
 
     What is done is a run folder, or a record in a study that lies in `out` already.
     """
-    profile = PROFILES[wish.profile]
-    plan.check(profile, wish.figures, wish.panels, wish.seeds)
-    wanted = plan.plan(profile, wish.figures, wish.panels, wish.seeds, overrides)
-    folder = out if (out / "study.json").exists() else out / wish.profile
-    kept = _kept(folder, wish.profile)
+    profile, (wanted, folder, kept) = PROFILES[wish.profile], _looked_up(wish, out, overrides)
     runs = folder.parent / "runs"
     for run in {(run.name, run.method): run for run in _todo(wanted, kept, runs)}.values():
         engines.check(run, device)  # refuses an impossible run before any has begun
@@ -68,6 +64,22 @@ def reproduce(
         found = report.compose(study)
         pages.write(found, folder)
     return Ended(found, folder, failed)
+
+
+def lacking(wish: Wish, out: Path, overrides: Sequence[str]) -> tuple[list[Config], int]:
+    """The runs that `reproduce` would do, and the number of those that are there already."""
+    wanted, folder, kept = _looked_up(wish, out, overrides)
+    todo = _todo(wanted, kept, folder.parent / "runs")
+    return todo, len({cell.digest for cell, _ in wanted}) - len(todo)
+
+
+def _looked_up(wish: Wish, out: Path, overrides: Sequence[str]) -> tuple[list[tuple[Cell, Config]], Path, Study | None]:
+    """The runs that are wanted, the folder of the study, and what is kept there."""
+    profile = PROFILES[wish.profile]
+    plan.check(profile, wish.figures, wish.panels, wish.seeds)
+    wanted = plan.plan(profile, wish.figures, wish.panels, wish.seeds, overrides)
+    folder = out if (out / "study.json").exists() else out / wish.profile
+    return wanted, folder, _kept(folder, wish.profile)
 
 
 def _kept(folder: Path, profile: str) -> Study | None:

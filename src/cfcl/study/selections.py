@@ -50,6 +50,7 @@ def _select(run: Run, cell: Cell) -> list[Selection]:
                 distance=float(picks.distances.double().mean()),
                 held=float(picks.held.double().mean()),
                 histogram=tuple(bins.tolist()),
+                mean_distance=float(picks.mean_distances.double().mean()),
             )
         )
     return found

@@ -67,7 +67,8 @@ def _histograms(axes: Axes, found: Sequence[Selection]) -> None:
 
 def table(study: Study, name: str) -> Table:
     """A row per dataset and method: distances and held labels, and their paired differences to uniform."""
-    head = ["Dataset", "Method", "Seeds", "Items", "Distance", "Distance − uniform", "Held (%)", "Held − uniform"]
+    compared = [f"{name}{unit}" for name in ("Nearest", "Mean", "Held") for unit in ("", " − uniform")]
+    head = ["Dataset", "Method", "Seeds", "Items", *compared]
     groups: dict[tuple[str, str], list[Selection]] = {}
     for item in study.reported:
         groups.setdefault((item.panel, item.method), []).append(item)
@@ -78,17 +79,19 @@ def table(study: Study, name: str) -> Table:
         mine, other = groups[panel, method], f"uniform-{parse(method).mode}"
         theirs = [] if method == other else groups.get((panel, other), [])
         items = f"{sum(item.items for item in mine):,}"
-        distance = _pair(mine, theirs, lambda item: item.distance, 3)
-        rows.append([panel, method, str(len(mine)), items, *distance, *_pair(mine, theirs, lambda i: 100 * i.held, 1)])
+        nearest = _pair(mine, theirs, lambda item: item.distance, 3)
+        mean = _pair(mine, theirs, lambda item: item.mean_distance, 3)
+        held = _pair(mine, theirs, lambda item: 100 * item.held, 1)
+        rows.append([panel, method, str(len(mine)), items, *nearest, *mean, *held])
     return without_empty(Table(head, rows))
 
 
 def _pair(
-    mine: Sequence[Selection], theirs: Iterable[Selection], measure: Callable[[Selection], float], digits: int
+    mine: Sequence[Selection], theirs: Iterable[Selection], measure: Callable[[Selection], float | None], digits: int
 ) -> list[str]:
-    """A measure of selections, and its paired difference to others."""
-    values = {item.seed: measure(item) for item in mine}
-    others = {item.seed: measure(item) for item in theirs}
+    """A measure of selections, and its paired difference to others, where it is known."""
+    values = {item.seed: value for item in mine if (value := measure(item)) is not None}
+    others = {item.seed: value for item in theirs if (value := measure(item)) is not None}
     return [level(interval(list(values.values())), digits), difference(paired(values, others), digits)]
 
 
@@ -97,7 +100,8 @@ FIGURE = StudyFigure(
     title="Fig. 7: what is selected",
     reading="Distance of the items that a policy selects to the nearest centroid of their receiver, all under one "
     "model; dotted lines are means. Held already is the share of items whose label the receiver has: lower brings more "
-    "that is new. Labels are used for this figure only, never by a device.",
+    "that is new. In the table, Nearest and Mean are mean distances to the nearest and to all of its centroids; "
+    "Held is in percent. Labels are used for this figure only, never by a device.",
     entries=lambda profile: plain("fedavg"),
     draw=draw,
     table=table,
