@@ -5,7 +5,7 @@ process go through each phase together, and a group of processes shares them. Th
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple
 
 import torch
@@ -118,15 +118,15 @@ class Simulation:
                 agreement = self._agreement()
             begun = time.perf_counter()
             played = self._play(item, link)
+            taken = time.perf_counter() - begun
             if item.name == "broadcast" and evaluates:
                 yield from self._evaluate(step, agreement)
             elif item.name == "exchange":
-                found = self._observed(played)
-                self.clocks.exchange += time.perf_counter() - begun
-                yield from found
+                self.clocks.exchange += taken
+                yield from self._observed(played)
                 yield from self._paid() if step == 0 else ()
             elif item.name == "update":
-                yield from self._log(played, time.perf_counter() - begun)
+                yield from self._log(played, taken)
 
     def _play(self, item: Round, link: Link) -> Played:
         """All phases of a round; the last of them."""
@@ -142,7 +142,7 @@ class Simulation:
             self.clocks.selection.append((self.run.step, self.group.maximum(self._stopwatch.reading())))
         return played
 
-    def _observed(self, played: Played) -> list[Record]:
+    def _observed(self, played: Played) -> Sequence[Record]:
         """What was pulled, as an outside observer sees it; the records of all processes, at the leader."""
         run, rows = self.run, list[records.Pull]()
         answers = [item for sent in played.sent for item in sent.reports if isinstance(item, Answer)]
@@ -154,6 +154,8 @@ class Simulation:
             if mine:
                 rows += self._observer.records(state, items, mine)
                 self._observer.remember(i, mine, run.pulled_labels)
+        if self.group.size == 1:
+            return rows
         return [records.parse(line) for line in self.group.gather_lines([row.to_line() for row in rows])]
 
     def _paid(self) -> Iterator[Record]:

@@ -10,7 +10,7 @@ from cfcl.exchange.messages import Message
 from cfcl.protocol.parties import Parties
 from cfcl.protocol.phases import Deliver, Phase, Push, Sent
 
-SHARE = 0.01
+SHARE = 0.005
 """Of a run's time, what may go into measuring its selection."""
 
 
@@ -38,7 +38,7 @@ class Stopwatch:
     """Measures what a device needs for its own work at an exchange, were it alone with it.
 
     Reserves are chosen device by device, so each can be timed. Items are chosen for all devices of a process together:
-    the one with most requests does it once more by itself, as long as that takes a hundredth of the time; else the last
+    the one with most requests does it once more by itself, as long as that takes little of the run's time; else the last
     reading stands.
     """
 
