@@ -10,6 +10,7 @@ from cfcl.errors import CfclError
 from cfcl.exchange.messages import SERVER, Message
 
 Blame = Literal["sender", "link"]
+MISSING = "did not arrive"
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def sift(
         else:
             refused.append(Refusal(step, type(message).__name__, message.source, target, *found))
     missing = sorted(waiting - used)
-    refused += [Refusal(step, kinds[0].__name__, source, target, "link", "did not arrive") for source in missing]
+    refused += [Refusal(step, kinds[0].__name__, source, target, "link", MISSING) for source in missing]
     return sorted(accepted, key=lambda message: message.source), refused
 
 

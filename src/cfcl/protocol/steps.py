@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from cfcl.config import CostConfig
 from cfcl.exchange.messages import Message
 from cfcl.protocol.link import Link
 from cfcl.protocol.parties import Parties, Rules
 from cfcl.protocol.phases import Broadcast, Deliver, Fold, Phase, Push, Request, Sent, Update, Upload, Watch, nobody
-from cfcl.protocol.refusals import Refusal
+from cfcl.protocol.refusals import MISSING, Refusal
 
 Send = Callable[[Phase, Parties, int], Sent]
 
@@ -57,6 +57,14 @@ class Played:
     """Host by host."""
     inbox: Sequence[Message]
     refusals: Sequence[Refusal]
+
+    def used(self, party: int) -> dict[int, Any]:
+        """The messages that `party` has used, by their sender."""
+        lost = {item.source for item in self.refusals if item.target == party and item.reason == MISSING}
+        mine = [message for message in reversed(self.inbox) if message.target == party]
+        return {
+            message.source: message for message in sorted(mine, key=lambda m: m.source) if message.source not in lost
+        }
 
 
 def _plainly(phase: Phase, parties: Parties, step: int) -> Sent:

@@ -9,7 +9,6 @@ from torch import Tensor
 from cfcl import device
 from cfcl.config import Config
 from cfcl.device import Answer
-from cfcl.exchange.messages import DataItems, EmbeddingItems
 from cfcl.models import Weights
 from cfcl.protocol.link import Direct
 from cfcl.protocol.parties import Parties, together
@@ -53,7 +52,7 @@ def picks(scene: World, model: Weights, steps: Iterable[int]) -> Picks:
             notes = [observer.note(reply, {}) for reply in answers]
             for i, state in host.devices.items():
                 mine = [note for note in notes if note is not None and note.target == i]
-                items = [m for m in played.inbox if m.target == i and isinstance(m, DataItems | EmbeddingItems)]
+                items = [played.used(i)[note.source] for note in mine]
                 if mine:
                     squared = observer.squared_distances(state, items, mine)
                     nearest += [found.amin(dim=-1).sqrt() for found in squared]

@@ -17,7 +17,6 @@ from cfcl.core import metrics
 from cfcl.data.datasets import Dataset
 from cfcl.device import Answer, StepReport
 from cfcl.exchange.cost import Ledger
-from cfcl.exchange.messages import DataItems, EmbeddingItems
 from cfcl.models import Weights, portions
 from cfcl.protocol import codec
 from cfcl.protocol.link import Counted, Link, Traced
@@ -52,7 +51,9 @@ class Simulation:
         reference: bool = False,
         watch: Watch = nobody,
         trace: Callable[[str], None] | None = None,
+        faults: Callable[[Link], Link] | None = None,
     ) -> None:
+        """A run of `config`, not begun; `faults` puts a link around ours that may lose or spoil messages."""
         self.config = config
         self.group = group
         self.world = world.build(config, torch_device=torch_device, dataset=dataset, module=module)
@@ -68,6 +69,7 @@ class Simulation:
         self._stopwatch = Stopwatch()
         self._watch = watch
         self._trace = trace
+        self._faults = faults
         self._unsent: dict[int, Tensor] = {}
         self._report_period = 1
 
@@ -104,7 +106,8 @@ class Simulation:
     def _link(self) -> Link:
         kinds = {**codec.KINDS, Note.__name__: Note}
         self._between = GroupLink(self.group, len(self.world.parts), len(server.start(self.run.server)), kinds)
-        counted = Counted(self._between, self.run.ledger)
+        faulty = self._between if self._faults is None else self._faults(self._between)
+        counted = Counted(faulty, self.run.ledger)
         return counted if self._trace is None else Traced(counted, tracer(self.group, self.run.ledger, self._trace))
 
     def _advance(self, link: Link) -> Iterator[Record]:
@@ -132,8 +135,9 @@ class Simulation:
         """All phases of a round; the last of them."""
         for phase in item.phases:
             played = play(phase, self.run.hosts, link, self.run.step, self._stopwatch.send)
-            if played.refusals:
+            if played.refusals and self._faults is None:
                 raise Refused(f"{played.refusals[0]}; no faults are configured, so the run ends here")
+            self.run.refused += len(played.refusals)
         if item.charged(self.config.cost):
             self.run.ledger.settle(self.group.maximum)
         if item.name == "update":
@@ -149,9 +153,10 @@ class Simulation:
         notes = [note for answer in answers if (note := self._observer.note(answer, run.pulled_labels))]
         arrived = [note for note in self._between.carry(Note, notes, {}) if isinstance(note, Note)]
         for i, state in run.devices.items():
-            mine = [note for note in arrived if note.target == i]
-            items = [m for m in played.inbox if m.target == i and isinstance(m, DataItems | EmbeddingItems)]
+            taken = played.used(i)
+            mine = [note for note in arrived if note.target == i and note.source in taken]
             if mine:
+                items = [taken[note.source] for note in mine]
                 rows += self._observer.records(state, items, mine)
                 self._observer.remember(i, mine, run.pulled_labels)
         if self.group.size == 1:

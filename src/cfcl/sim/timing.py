@@ -38,8 +38,8 @@ class Stopwatch:
     """Measures what a device needs for its own work at an exchange, were it alone with it.
 
     Reserves are chosen device by device, so each can be timed. Items are chosen for all devices of a process together:
-    the one with most requests does it once more by itself, as long as that takes little of the run's time; else the last
-    reading stands.
+    the one with most requests does it once more by itself, as long as that takes little of the run's time; else the
+    last reading stands.
     """
 
     def __init__(self) -> None:
