@@ -21,6 +21,7 @@ def test_the_order_of_events_in_a_short_run() -> None:
     # T = 12, T_a = 4, T_p = 3: at each t an aggregation, then an exchange, then an update; a last aggregation at T
     assert events == [
         ("eval", 0),
+        ("upfront", 0),
         ("train", 0),
         ("pull", 3),
         ("eval", 4),

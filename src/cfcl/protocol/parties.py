@@ -24,6 +24,10 @@ class Rules:
         """How many items `receiver` may pull from `transmitter` at `step`."""
         return device.items_wanted(self.setting, transmitter, receiver, step)
 
+    def anyone_pushes(self) -> bool:
+        """Whether any link needs a reserve."""
+        return any(device.reserve_due(self.setting, *link) > 0 for link in self.graph.links)
+
     def anyone_pulls(self, step: int) -> bool:
         """Whether the budgets leave anything to exchange at `step`."""
         return any(self.budget(transmitter, receiver, step) > 0 for transmitter, receiver in self.graph.links)

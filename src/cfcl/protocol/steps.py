@@ -44,7 +44,7 @@ def _exchange(rules: Rules, step: int) -> tuple[Phase, ...]:
     policy, schedule = rules.setting.policy, rules.setting.schedule
     if policy.choose is None:
         return ()
-    pushes = policy.offer is not None and schedule.pushes(step)
+    pushes = schedule.pushes(step) and rules.anyone_pushes()
     pulls = schedule.exchanges(step) and rules.anyone_pulls(step)
     return (*((Push(),) if pushes else ()), *((Request(), Deliver()) if pulls else ()))
 
