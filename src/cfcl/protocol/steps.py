@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from cfcl.config import CostConfig
@@ -58,13 +59,15 @@ class Played:
     inbox: Sequence[Message]
     refusals: Sequence[Refusal]
 
-    def used(self, party: int) -> dict[int, Any]:
-        """The messages that `party` has used, by their sender."""
-        lost = {item.source for item in self.refusals if item.target == party and item.reason == MISSING}
-        mine = [message for message in reversed(self.inbox) if message.target == party]
-        return {
-            message.source: message for message in sorted(mine, key=lambda m: m.source) if message.source not in lost
-        }
+    @cached_property
+    def used(self) -> dict[int, dict[int, Any]]:
+        """The messages that were used, by party and sender."""
+        lost = {(item.target, item.source) for item in self.refusals if item.reason == MISSING}
+        found: dict[int, dict[int, Any]] = {}
+        for message in self.inbox:
+            if (message.target, message.source) not in lost:
+                found.setdefault(message.target, {}).setdefault(message.source, message)
+        return found
 
 
 def _plainly(phase: Phase, parties: Parties, step: int) -> Sent:

@@ -1,7 +1,7 @@
 """What was pulled, seen from outside: the only place where labels of exchanged items are known."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -119,6 +119,14 @@ class Observer:
     @property
     def _global(self) -> bool:
         return self._setting.config.exchange.importance_model == "global"
+
+
+def by_target(notes: Iterable[Note]) -> dict[int, list[Note]]:
+    """Notes by the receiver they are about, in order."""
+    found: dict[int, list[Note]] = {}
+    for note in notes:
+        found.setdefault(note.target, []).append(note)
+    return dict(sorted(found.items()))
 
 
 def _reasons(note: Note) -> tuple[Reason, ...] | None:

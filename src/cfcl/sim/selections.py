@@ -15,7 +15,7 @@ from cfcl.protocol.parties import Parties, together
 from cfcl.protocol.phases import Deliver, Push, Request
 from cfcl.protocol.steps import Played, play
 from cfcl.sim import world
-from cfcl.sim.diagnostics import Observer
+from cfcl.sim.diagnostics import Observer, by_target
 from cfcl.sim.world import World, single_thread
 
 
@@ -49,15 +49,13 @@ def picks(scene: World, model: Weights, steps: Iterable[int]) -> Picks:
         for step in steps:
             played = _exchanged(host, step)
             answers = [item for sent in played.sent for item in sent.reports if isinstance(item, Answer)]
-            notes = [observer.note(reply, {}) for reply in answers]
-            for i, state in host.devices.items():
-                mine = [note for note in notes if note is not None and note.target == i]
-                items = [played.used(i)[note.source] for note in mine]
-                if mine:
-                    squared = observer.squared_distances(state, items, mine)
-                    nearest += [found.amin(dim=-1).sqrt() for found in squared]
-                    means += [found.sqrt().mean(dim=-1) for found in squared]
-                    held += [observer.held(i, note.labels).bool() for note in mine]
+            notes = [note for reply in answers if (note := observer.note(reply, {}))]
+            for i, mine in by_target(notes).items():
+                items = [played.used[i][note.source] for note in mine]
+                squared = observer.squared_distances(host.devices[i], items, mine)
+                nearest += [found.amin(dim=-1).sqrt() for found in squared]
+                means += [found.sqrt().mean(dim=-1) for found in squared]
+                held += [observer.held(i, note.labels).bool() for note in mine]
     return Picks(torch.cat(nearest), torch.cat(means), torch.cat(held))
 
 

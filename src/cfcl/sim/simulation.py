@@ -26,7 +26,7 @@ from cfcl.protocol.refusals import Refused
 from cfcl.protocol.steps import Played, Round, play, rounds
 from cfcl.records import Record
 from cfcl.sim import evaluation, world
-from cfcl.sim.diagnostics import Note, Observer
+from cfcl.sim.diagnostics import Note, Observer, by_target
 from cfcl.sim.group import ALONE, Group
 from cfcl.sim.group_link import GroupLink
 from cfcl.sim.timing import Clocks, Stopwatch
@@ -148,16 +148,15 @@ class Simulation:
 
     def _observed(self, played: Played) -> Sequence[Record]:
         """What was pulled, as an outside observer sees it; the records of all processes, at the leader."""
-        run, rows = self.run, list[records.Pull]()
+        run, devices, rows = self.run, self.run.devices, list[records.Pull]()
         answers = [item for sent in played.sent for item in sent.reports if isinstance(item, Answer)]
-        notes = [note for answer in answers if (note := self._observer.note(answer, run.pulled_labels))]
-        arrived = [note for note in self._between.carry(Note, notes, {}) if isinstance(note, Note)]
-        for i, state in run.devices.items():
-            taken = played.used(i)
-            mine = [note for note in arrived if note.target == i and note.source in taken]
+        told = [note for answer in answers if (note := self._observer.note(answer, run.pulled_labels))]
+        arrived = [note for note in self._between.carry(Note, told, {}) if isinstance(note, Note)]
+        for i, notes in by_target(arrived).items():
+            mine = [note for note in notes if note.source in played.used.get(i, {})]
             if mine:
-                items = [taken[note.source] for note in mine]
-                rows += self._observer.records(state, items, mine)
+                items = [played.used[i][note.source] for note in mine]
+                rows += self._observer.records(devices[i], items, mine)
                 self._observer.remember(i, mine, run.pulled_labels)
         if self.group.size == 1:
             return rows
