@@ -31,6 +31,11 @@ def test_a_number_holds_from_its_step_on(tmp_path: Path) -> None:
     assert (found.reserve(0, 1), found.reserve(1, 0)) == (7, 10)
 
 
+def test_a_link_without_items_at_any_step_never_pulls(tmp_path: Path) -> None:
+    found = links.budgets(table(tmp_path, HEAD + "0,1,0,7,0\n0,1,0,7,10\n1,0,0,7,0\n1,0,1,7,10\n"), LINE)
+    assert [found.ever_pulled(*link) for link in ((0, 1), (1, 0), (1, 2))] == [False, True, True]
+
+
 def test_a_link_that_pulls_only_later_is_pushed_to_from_the_start(tmp_path: Path) -> None:
     file = tmp_path / "table.csv"
     file.write_text(HEAD + "0,1,0,3,0\n0,1,2,3,6\n1,0,0,3,0\n")
@@ -71,13 +76,13 @@ def test_bad_tables_are_refused(tmp_path: Path, row: str, complaint: str) -> Non
 
 def test_candidates_differ_by_device(tmp_path: Path) -> None:
     file = tmp_path / "candidates.csv"
-    file.write_text("device,num_candidates\n1,12\n")
+    file.write_text("device,num_candidates\n1,12\n0,9\n")
     scene = world.build(small(f"exchange.candidates_file={file}"))
-    assert [scene.setting.budgets.candidates(i) for i in range(4)] == [8, 12, 8, 8]
+    assert [scene.setting.budgets.candidates(i) for i in range(4)] == [9, 12, 8, 8]
     images = scene.dataset.train_images
     states = [device.start(scene.setting, i, images, part) for i, part in enumerate(scene.parts)]
     found = device.prepare(scene.setting, states, 3)
-    assert [len(state.candidates.positions) for state in found if state.candidates is not None] == [8, 12, 8, 8]
+    assert [len(state.candidates.positions) for state in found if state.candidates is not None] == [9, 12, 8, 8]
 
 
 @pytest.mark.parametrize(

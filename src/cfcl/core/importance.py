@@ -210,7 +210,7 @@ def micro_implicit(
 
 def neighbour_distance(distances: Float[Tensor, "*links points points"], number: int) -> Float[Tensor, "*links points"]:
     """From each point to its `number`-th neighbour, or to the farthest there is, given all distances."""
-    return distances.kthvalue(min(number + 1, distances.shape[-1]), dim=-1).values  # the nearest is the point itself
+    return distances.kthvalue(min(number + 1, distances.shape[-1])).values  # the nearest is the point itself
 
 
 def foreign_share(
