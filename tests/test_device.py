@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -445,3 +446,28 @@ def test_only_encoders_that_embed_each_image_by_itself_may_leave_some_out() -> N
     assert Encoder(small("model.encoder=slim-resnet18", "model.norm=group").model, SHAPE, seed=0).is_pure
     module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 4))
     assert not Encoder(small().model, SHAPE, seed=0, module=module).is_pure
+
+
+@pytest.mark.parametrize("mode", ["explicit", "implicit"])
+@pytest.mark.parametrize("need", ["embeddings", "pixels", "nothing"])
+def test_a_policy_sees_what_it_needs_and_nothing_else(need: str, mode: str) -> None:
+    seen: list[policies.Pull] = []
+
+    def choose(pull: policies.Pull) -> policies.Choice:
+        seen.append(pull)
+        return policies.choose_uniform(pull)
+
+    setting, receiver, transmitter = pair(f"exchange.mode={mode}")
+    needs = frozenset[Any]() if need == "nothing" else frozenset[Any]({need})
+    policy = policies.Policy(policies.push_reserve, choose, needs)
+    setting = replace(setting, policy=policy)
+    answer(setting, prepare(setting, transmitter, 3), device.request(setting, receiver.id, 3, [1]), 3)
+    (pull,) = seen
+    explicit = mode == "explicit"
+    assert (pull.candidates.points is not None, pull.reserve.points is not None) == (
+        (need == "pixels") and explicit,
+    ) * 2
+    embedded = need == "embeddings" or not explicit
+    assert (pull.candidates.embeddings.shape[2] > 0, pull.reserve.embeddings is not None) == (embedded, embedded)
+    assert (pull.reserve.positives is not None) == (embedded and explicit)
+    assert (pull.candidates.sent, pull.candidates.lacked) == (None, None)

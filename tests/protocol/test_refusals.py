@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -261,3 +262,19 @@ def test_a_device_may_not_send_a_sum() -> None:
     first = Upload().take(parties, models, STEP)[0]
     assert first.reason == "is a sum of models, which only the server may send"
     assert isinstance(models[1], LocalModel)
+
+
+def test_budgets_are_those_of_the_links_own_direction(tmp_path: Path) -> None:
+    table = tmp_path / "links.csv"
+    table.write_text("transmitter,receiver,num_pulled,num_reserve\n1,0,1,2\n0,1,2,3\n")
+    parties = host(f"exchange.budgets_file={table}", "exchange.mode=implicit")
+    alone = Parties(parties.rules, {0: parties.devices[0]})
+    prepared = device.prepare(parties.rules.setting, [parties.devices[0]], STEP)
+    alone.devices[0] = prepared[0]
+    items = [EmbeddingItems(1, 0, STEP, torch.zeros(2, 16)), EmbeddingItems(3, 0, STEP, torch.zeros(2, 16))]
+    assert "has 2 rows, over the 1 agreed" in Deliver().take(alone, items, STEP)[0].reason
+    other = Parties(parties.rules, {1: parties.devices[1]})
+    request = [PullRequest(0, 1, STEP, 2), PullRequest(2, 1, STEP, 2)]
+    assert "where the budget of the link is 1" in Request().take(other, request, STEP)[0].reason
+    reserves = [EmbeddingReserve(0, 1, STEP, torch.zeros(3, 16)), EmbeddingReserve(2, 1, STEP, torch.zeros(3, 16))]
+    assert "has 3 rows, over the 2 agreed" in Push().take(other, reserves, STEP)[0].reason

@@ -128,7 +128,7 @@ class Upload(Phase):
     def fault(self, parties: Parties, message: Message) -> str | None:
         if isinstance(message, ModelSum):
             return _sum_fault(parties, message)
-        message = cast(LocalModel, message)
+        assert isinstance(message, LocalModel)
         if not 0.0 < message.weight < float("inf"):
             return f"its weight {message.weight} is not a finite number above 0"
         return _model_fault(parties.rules, message)
