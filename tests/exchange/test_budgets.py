@@ -85,6 +85,17 @@ def test_candidates_differ_by_device(tmp_path: Path) -> None:
     assert [len(state.candidates.positions) for state in found if state.candidates is not None] == [9, 12, 8, 8]
 
 
+def test_a_budget_is_checked_against_the_transmitters_own_candidates(tmp_path: Path) -> None:
+    candidates, budgets = tmp_path / "candidates.csv", tmp_path / "budgets.csv"
+    candidates.write_text("device,num_candidates\n1,12\n")
+    tables = (f"exchange.candidates_file={candidates}", f"exchange.budgets_file={budgets}")
+    budgets.write_text("transmitter,receiver,num_pulled,num_reserve\n1,0,12,3\n")
+    assert world.build(small(*tables)).setting.budgets.pulled(1, 0, 3) == 12
+    budgets.write_text("transmitter,receiver,num_pulled,num_reserve\n0,1,12,3\n")
+    with pytest.raises(CfclError, match="num_pulled=12 exceeds the 8 candidates of device 0"):
+        world.build(small(*tables))
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

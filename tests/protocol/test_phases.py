@@ -5,11 +5,12 @@ import torch
 
 from cfcl import device
 from cfcl.device import StepReport
-from cfcl.exchange.messages import SERVER, LocalModel
+from cfcl.exchange.messages import SERVER, DataItems, LocalModel
 from cfcl.protocol import phases
+from cfcl.protocol.link import Direct
 from cfcl.protocol.parties import Parties, apart, together
 from cfcl.protocol.phases import Broadcast, Deliver, Fold, Push, Request, Update, Upload
-from cfcl.protocol.steps import rounds
+from cfcl.protocol.steps import play, rounds
 from cfcl.sim import world
 from tests.conftest import small
 
@@ -87,3 +88,21 @@ def test_the_rounds_of_a_step() -> None:
     assert names(silent, 0) == names(silent, 3) == [update]
     charged = {item.name: item.charged(explicit.rules.setting.config.cost) for item in rounds(explicit.rules, 4)}
     assert charged == {"aggregation": True, "broadcast": False, "update": False}
+
+
+def test_transmitters_note_what_they_have_sent() -> None:
+    parties = host("exchange.method=novel", "exchange.buffer=keep")
+    for phase in (Push(), Request()):
+        assert play(phase, [parties], Direct(), 3).refusals == []
+    items = Deliver().send(parties, 3).messages
+    assert {i: sorted(state.sent) for i, state in parties.devices.items()} == {
+        0: [1, 3],
+        1: [0, 2],
+        2: [1, 3],
+        3: [0, 2],
+    }
+    for item in items:
+        assert isinstance(item, DataItems)
+        transmitter = parties.devices[item.source]
+        assert torch.equal(transmitter.points[transmitter.sent[item.target]], item.points)
+    assert [state.requests for state in parties.devices.values()] == [()] * 4
