@@ -118,7 +118,8 @@ def test_a_request_that_was_delivered_to_the_wrong_party_is_refused() -> None:
             if item.reason != "did not arrive"
         ]
     )
-    assert (wrong.source, wrong.target, wrong.blame) == (0, 3, "sender")
+    assert (wrong.source, wrong.target, wrong.blame) == (0, 3, "link")
+    assert wrong.reason == "device 3 is not here, or waits for nothing"
 
 
 def test_items_that_come_sender_by_sender_are_all_kept_under_purge() -> None:

@@ -28,7 +28,7 @@ from cfcl.exchange.messages import (
     Reserve,
 )
 from cfcl.protocol.parties import Parties, Rules
-from cfcl.protocol.refusals import Refusal, sift, unlike
+from cfcl.protocol.refusals import Refusal, astray, sift, unlike
 
 MOST_TOGETHER = 16
 """Devices whose batches are drawn at once."""
@@ -99,8 +99,7 @@ class Phase(ABC):
             )
             self.use(parties, party, accepted, step)
             refused += refusals
-        for party, messages in by_target.items():
-            refused += sift(messages, target=party, step=step, kinds=self.kinds(parties))[1]
+        refused += [astray(message, step) for messages in by_target.values() for message in messages]
         return refused
 
 

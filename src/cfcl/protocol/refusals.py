@@ -53,15 +53,15 @@ def sift(
     target: int,
     step: int,
     kinds: tuple[type[Message], ...],
-    expected: Iterable[int] = (),
-    fault: Fault = lambda message: None,
+    expected: Iterable[int],
+    fault: Fault,
 ) -> tuple[list[Message], list[Refusal]]:
     """The messages that `target` may use, in order of source, and a refusal of each other one and of each missing."""
     waiting, used = set(expected), set[int]()
     accepted: list[Message] = []
     refused: list[Refusal] = []
     for message in inbox:
-        found = _envelope(message, target, step, kinds) or _sender(message, waiting, used)
+        found = _envelope(message, step, kinds) or _sender(message, waiting, used)
         if found is None and (reason := fault(message)) is not None:
             found = "sender", reason
         if found is None:
@@ -74,9 +74,13 @@ def sift(
     return sorted(accepted, key=lambda message: message.source), refused
 
 
-def _envelope(message: Message, target: int, step: int, kinds: tuple[type[Message], ...]) -> tuple[Blame, str] | None:
-    if message.target != target:
-        return "link", f"is for {party(message.target)}"
+def astray(message: Message, step: int) -> Refusal:
+    """The refusal of a message whose target is not here, or waits for nothing."""
+    kind, target = type(message).__name__, message.target
+    return Refusal(step, kind, message.source, target, "link", f"{party(target)} is not here, or waits for nothing")
+
+
+def _envelope(message: Message, step: int, kinds: tuple[type[Message], ...]) -> tuple[Blame, str] | None:
     if type(message) not in kinds:
         return "sender", f"is not the {kinds[0].__name__} that this phase and mode expect"
     if message.step != step:
