@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,22 @@ def test_settings_that_differ_split_a_method_and_never_split_fedavg_by_exchange(
     }
     assert series.usual(runs) == {"exchange.num_pulled": 4}
     assert series.base_of(runs[0], runs) == runs[3:]
+
+
+def test_runs_of_two_versions_of_the_numerics_are_two_curves(make_run: MakeRun) -> None:
+    runs = [make_run("fedavg"), make_run("cfcl-explicit"), make_run("cfcl-explicit", "records.explain=true", seed=1)]
+    old = [replace(run, environment=replace(run.environment, numerics=1)) for run in runs[:2]]
+    new = [replace(run, environment=replace(run.environment, numerics=2)) for run in runs]
+
+    groups = series.series([*old, *new])
+
+    assert {label: len(group) for label, group in groups.items()} == {
+        "fedavg": 1,
+        "fedavg, numerics=1": 1,
+        "cfcl-explicit": 2,
+        "cfcl-explicit, numerics=1": 1,
+    }
+    assert series.base_of(new[1], [*old, *new]) == [new[0]]
 
 
 def test_every_method_has_its_own_look_and_modes_differ_in_grey() -> None:

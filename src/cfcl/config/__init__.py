@@ -3,6 +3,7 @@
 from cfcl.config.files import build, fields, load, override, parse, presets, section_meaning, to_toml, with_method
 from cfcl.config.schema import (
     NUMERICS,
+    UNCOUNTED,
     AggregationConfig,
     AugmentConfig,
     Config,
@@ -22,6 +23,7 @@ from cfcl.config.uses import given, notes, replaced
 
 __all__ = [
     "NUMERICS",
+    "UNCOUNTED",
     "AggregationConfig",
     "AugmentConfig",
     "Config",

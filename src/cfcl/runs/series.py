@@ -43,7 +43,7 @@ def series(runs: Sequence[Run]) -> dict[str, list[Run]]:
     common = usual(runs)
     found: dict[str, dict[int, Run]] = {}
     for run in sorted(runs, key=lambda run: (run.config.method != "fedavg", run.config.seed)):
-        own = identity(run.config)
+        own = identity(run)
         unusual = [f"{key}={show(own[key])}" for key in common if key in own and own[key] != common[key]]
         label = ", ".join([run.config.method, *unusual])
         found.setdefault(label, {}).setdefault(run.config.seed, run)
@@ -52,25 +52,30 @@ def series(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 def usual(runs: Sequence[Run]) -> dict[str, Any]:
     """Where runs differ in more than method and seed, the most frequent values."""
-    tables = [identity(run.config) for run in runs]
+    tables = [identity(run) for run in runs]
     counts = {key: Counter(table[key] for table in tables if key in table) for key in differences(tables)}
     return {key: count.most_common(1)[0][0] for key, count in counts.items()}
 
 
-def identity(config: Config) -> dict[str, Any]:
-    """The settings behind a curve besides method and seed; FedAvg has none about exchanges."""
-    ignored = ("name", "seed", "exchange.method", "exchange.mode")
-    return {
+def identity(run: Run) -> dict[str, Any]:
+    """What is behind a curve besides method and seed: settings (FedAvg has none about exchanges), and the numerics.
+
+    Runs of two versions of the numerics are two curves, as they would be with another setting.
+    """
+    idle = [f"{section}.{key}" for section, keys in configs.UNCOUNTED.items() for key in keys]
+    ignored = ("name", "seed", "exchange.method", "exchange.mode", *idle)
+    found = {
         key: value
-        for key, value in settings(config).items()
-        if key not in ignored and not (config.method == "fedavg" and key.startswith(_EXCHANGE))
+        for key, value in settings(run.config).items()
+        if key not in ignored and not (run.config.method == "fedavg" and key.startswith(_EXCHANGE))
     }
+    return {**found, "numerics": run.environment.numerics or 1}
 
 
 def base_of(run: Run, runs: Iterable[Run]) -> list[Run]:
     """The FedAvg runs that differ from `run` in nothing but the exchange and the seed."""
-    shared = {key: value for key, value in identity(run.config).items() if not key.startswith(_EXCHANGE)}
-    return [other for other in runs if other.config.method == "fedavg" and identity(other.config) == shared]
+    shared = {key: value for key, value in identity(run).items() if not key.startswith(_EXCHANGE)}
+    return [other for other in runs if other.config.method == "fedavg" and identity(other) == shared]
 
 
 def settings(config: Config) -> dict[str, Any]:
