@@ -1,6 +1,6 @@
 """The server: which models it averages, and how. It never sees a datapoint or an embedding."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -78,11 +78,10 @@ def aggregate(models: Sequence[LocalModel]) -> Weights:
     return finish(state, total).model
 
 
-def broadcast(state: ServerState, step: int, devices: Iterable[int] | None = None) -> list[GlobalModel]:
+def broadcast(state: ServerState, step: int) -> list[GlobalModel]:
     """The global model for each device that the server serves."""
     model = state.model
-    targets = state.serves if devices is None else devices
-    return [GlobalModel(SERVER, device, step, model.params, model.buffers, state.extras) for device in targets]
+    return [GlobalModel(SERVER, device, step, model.params, model.buffers, state.extras) for device in state.serves]
 
 
 def _parts(model: Weights, extras: Mapping[str, Tensor]) -> list[Tensor]:

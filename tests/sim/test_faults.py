@@ -84,7 +84,7 @@ def test_a_spoilt_message_counts_as_lost() -> None:
     assert spoilt.run.refused == 2 * link.lost  # refused, and missing
 
 
-def test_without_faults_the_run_ends_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_faults_the_run_ends_with_the_reason() -> None:
     simulation = Simulation(small())
     state = simulation.run.hosts[0].devices[1]
     broken = replace(state, weights=state.weights._replace(params=state.weights.params * float("nan")))

@@ -194,7 +194,7 @@ class Simulation:
 
     def _agreement(self) -> evaluation.Figures:
         """How alike the local models are just before they are averaged."""
-        with self.clocks.counting("evaluation"):
+        with self.clocks.evaluating():
             images = evaluation.health_images(self.config, self.world.dataset)
             encoder, devices = self.world.setting.encoder, self.run.devices
             compared = [i for i in evaluation.compared_devices(self.config) if i in devices]
@@ -204,7 +204,7 @@ class Simulation:
             return evaluation.agreement(list(found)) if self.group.leads else {}
 
     def _evaluate(self, step: int, agreement: evaluation.Figures | None = None) -> Iterator[Record]:
-        with self.clocks.counting("evaluation"):
+        with self.clocks.evaluating():
             images = evaluation.images(self.config, self.world.dataset)
             embeddings = {name: self._embed(some) for name, some in images.items()}
             ledger = self._whole_ledger()

@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
 
 from cfcl.exchange.messages import Message
 from cfcl.protocol.parties import Parties
@@ -27,11 +26,11 @@ class Clocks:
     """From the first evaluation on; without the start of processes and libraries."""
 
     @contextmanager
-    def counting(self, what: Literal["exchange", "evaluation"]) -> Iterator[None]:
-        """Counts the time inside."""
+    def evaluating(self) -> Iterator[None]:
+        """Counts the time inside as that of an evaluation."""
         begun = time.perf_counter()
         yield
-        setattr(self, what, getattr(self, what) + time.perf_counter() - begun)
+        self.evaluation += time.perf_counter() - begun
 
 
 class Stopwatch:
