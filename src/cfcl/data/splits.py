@@ -1,6 +1,8 @@
 """Images, as bytes, split once and for all into training and test."""
 
+import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Int, UInt8
@@ -35,6 +37,20 @@ class Dataset:
         """Number of labels, 0 to this minus 1; 0 without labels."""
         known = [labels for labels in (self.train_labels, self.test_labels) if labels is not None and len(labels)]
         return max((int(labels.max()) + 1 for labels in known), default=0)
+
+    @cached_property
+    def digest(self) -> str:
+        """Sixty-four hex digits of all images and labels and of who holds them, whatever the set is called.
+
+        A tenth of a second for seventy thousand images of 28×28; taken once, so it does not see later changes.
+        """
+        found = hashlib.sha256()
+        train, test = (self.train_images, self.train_labels), (self.test_images, self.test_labels)
+        for tensor in (*train, *test, self.train_devices):
+            found.update(f"{None if tensor is None else (tensor.dtype, *tensor.shape)}\n".encode())
+            if tensor is not None:
+                found.update(tensor.cpu().contiguous().numpy())
+        return found.hexdigest()
 
 
 def divide(
