@@ -11,3 +11,17 @@ class WorkerLost(CfclError):  # noqa: N818
     """A process of a running simulation ended before its time; what had been measured stays on disk."""
 
     exit_code = 1
+
+
+class Failed(CfclError):  # noqa: N818
+    """A run that had begun cannot go on; what had been measured stays on disk."""
+
+    exit_code = 3
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run was asked to stop by a signal, and has done so between two steps."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by signal {number}")
+        self.number = number

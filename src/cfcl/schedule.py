@@ -23,6 +23,8 @@ class Schedule:
     """Aggregations between evaluations."""
     log_period: int = 1
     """Updates between records of the losses."""
+    save_period: int = 0
+    """Updates between checkpoints; 0: none."""
 
     def aggregates(self, step: int) -> bool:
         """Whether the server averages at `step`; the last time is at T, after the last update."""
@@ -55,6 +57,10 @@ class Schedule:
         """Whether the update at `step` leaves a record."""
         return step % self.log_period == 0 or step == self.num_steps - 1
 
+    def saves(self, step: int) -> bool:
+        """Whether all of the run is saved before `step`."""
+        return self.save_period > 0 and step % self.save_period == 0
+
     @cached_property
     def exchange_steps(self) -> tuple[int, ...]:
         """The steps of the periodic exchanges; bulk moves as much at once."""
@@ -79,6 +85,7 @@ def build(config: Config, *, once: bool) -> Schedule:
         push_once=exchange.mode == "explicit",
         evaluation_period=config.evaluation.every,
         log_period=config.evaluation.log_every,
+        save_period=config.checkpoint.every,
     )
 
 

@@ -11,7 +11,7 @@ from cfcl.methods import ALONE, Method
 
 NUMERICS = 2
 """The version of what settings mean. A changed default raises it, and so does whatever changes the numbers of a run."""
-UNCOUNTED = {"data": {"dir"}, "records": {"explain"}}
+UNCOUNTED = {"data": {"dir"}, "records": {"explain"}, "checkpoint": {"every"}}
 """Settings that change no number of a run, by section: they stay outside its digest."""
 
 Mode = Literal["explicit", "implicit"]
@@ -355,6 +355,14 @@ class RecordsConfig(Section):
     """With each pull, why each item was chosen: its index at the transmitter, cluster, probabilities and scores."""
 
 
+class CheckpointConfig(Section):
+    """What a run that is interrupted can go on from. Nothing here changes a number."""
+
+    every: Count = 100
+    """Updates between checkpoints in the run folder; the newest two are kept, and none when the run is finished. 0:
+    only when it is asked to stop."""
+
+
 class Config(Section):
     """One run, whole."""
 
@@ -374,6 +382,7 @@ class Config(Section):
     cost: CostConfig = CostConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     records: RecordsConfig = RecordsConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
 
     @model_validator(mode="after")
     def _check_devices(self) -> Self:

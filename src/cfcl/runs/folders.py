@@ -1,6 +1,10 @@
 """Run folders: what a run leaves on disk, and how it is read back. Nothing here is overwritten or half-written."""
 
+import fcntl
+import hashlib
 import json
+import os
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,8 +17,16 @@ from typing import IO, Self, TypeVar
 from cfcl import config as configs
 from cfcl import records
 from cfcl.config import Config
-from cfcl.errors import CfclError, WorkerLost
+from cfcl.errors import CfclError, Failed
+from cfcl.files import write_atomically
 from cfcl.records import Environment, Evaluation, Final, LinkCost, Pull, Record, Setup, Timings, Update, Upfront
+from cfcl.runs import checkpoints
+
+CONFIG = "config.toml"
+METRICS = "metrics.jsonl"
+FAILED = "failed.txt"
+LOCK = ".lock"
+PARTIAL = ".partial"
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -70,15 +82,15 @@ class Run:
 def load(folder: str | Path) -> Run:
     """The run in `folder`."""
     path = Path(folder)
-    if not (path / "metrics.jsonl").is_file():
+    if not (path / METRICS).is_file():
         raise CfclError(
             f"{str(path)!r} is not a run folder (it has no metrics.jsonl): give a folder that `cfcl run` wrote"
         )
     try:
         return Run(
             folder=path,
-            config=_config(path / "config.toml"),
-            records=_records(path / "metrics.jsonl"),
+            config=_config(path / CONFIG),
+            records=_records(path / METRICS),
             costs=_json(path / "costs.json", _costs),
             timings=_json(path / "timings.json", partial(records.read, Timings)),
             environment=_json(path / "environment.json", Environment.of),
@@ -92,7 +104,7 @@ def find(paths: list[Path]) -> list[Run]:
     """The finished runs at or below `paths`, in order of their folders."""
     folders: list[Path] = []
     for path in paths:
-        found = [path] if (path / "metrics.jsonl").is_file() else sorted(_finished_below(path))
+        found = [path] if (path / METRICS).is_file() else sorted(_finished_below(path))
         if not found:
             raise CfclError(f"there is no finished run at or below {str(path)!r}: give folders that `cfcl run` wrote")
         folders += [folder for folder in found if folder not in folders]
@@ -126,36 +138,162 @@ def _claim(parent: Path, name: str, place: Callable[[Path], Path]) -> Path:
 class Writer:
     """Writes one run to `<folder>.partial`, which becomes `<folder>` when all of it is there.
 
-    After an error nothing stays; after an interruption or the loss of a worker the partial folder stays, with what
-    had been measured.
+    Whatever happens, what has been measured stays: a run that did not end is gone on with from its newest checkpoint.
     """
 
-    def __init__(self, config: Config, out: Path) -> None:
-        self.folder = _claim(out, f"{config.name}-{config.method}-s{config.seed}-{config.digest[:6]}", _partial)
-        self.partial = _partial(self.folder)
-        (self.partial / "config.toml").write_text(configs.to_toml(config), encoding="utf-8")
-        self._metrics: IO[str] = (self.partial / "metrics.jsonl").open("w", encoding="utf-8")
+    def __init__(self, folder: Path, lock: IO[str], config: Config, *, new: bool) -> None:
+        """Whoever holds the `lock` of a partial folder may write in it."""
+        self.folder = folder
+        self.partial = _partial(folder)
+        self.config = config
+        self._lock = lock
+        self._metrics: IO[bytes] = (self.partial / METRICS).open("a+b")
+        self._digest = hashlib.sha256()
+        self._worth = not new
+        """Whether the folder holds anything that would be missed."""
+
+    @classmethod
+    def begin(cls, config: Config, out: Path) -> Self:
+        """In a new folder below `out`."""
+        folder = _claim(out, run_name(config), _partial)
+        lock = _locked(_partial(folder))
+        assert lock is not None, folder
+        write_atomically(_partial(folder) / CONFIG, configs.to_toml(config).encode())
+        return cls(folder, lock, config, new=True)
+
+    @classmethod
+    def find(cls, config: Config, out: Path) -> Self | None:
+        """In the folder of an unfinished run of `config` below `out`, if there is one that nobody is at."""
+        for folder in sorted(out.glob(f"{run_name(config)}*{PARTIAL}")):
+            try:
+                if same_run(_config(folder / CONFIG), config) and (lock := _locked(folder)):
+                    return cls(_whole(folder), lock, config, new=False)
+            except (CfclError, OSError):
+                continue  # whatever it is, it cannot be gone on with
+        return None
+
+    @classmethod
+    def reopen(cls, path: Path) -> Self:
+        """In the folder of the unfinished run at `path`."""
+        partial, config = unfinished(path)
+        lock = _locked(partial)
+        if lock is None:
+            raise CfclError(f"another process is writing {str(partial)!r}: wait until it ends")
+        return cls(_whole(partial), lock, config, new=False)
 
     def __enter__(self) -> Self:
         return self
 
+    def keep(self, size: int, digest: str) -> tuple[Record, ...]:
+        """The records in the first `size` bytes; later ones are dropped, and measured again.
+
+        ValueError, before anything is changed, if these bytes are not those of `digest`.
+        """
+        self._metrics.seek(0)
+        known = self._metrics.read(size)
+        found = hashlib.sha256(known)
+        if len(known) != size or found.hexdigest() != digest:
+            raise ValueError(f"{METRICS} was changed after it")
+        self._digest = found
+        self._metrics.truncate(size)
+        return tuple(records.parse(line) for line in known.decode().splitlines())
+
     def record(self, record: Record) -> None:
         """Append one record."""
-        self._metrics.write(record.to_line() + "\n")
+        line = (record.to_line() + "\n").encode()
+        self._digest.update(line)
+        self._metrics.write(line)
         self._metrics.flush()
+        self._worth |= isinstance(record, Evaluation)
+
+    def position(self) -> tuple[int, str]:
+        """How many bytes of records are on disk for good, and their digest."""
+        os.fsync(self._metrics.fileno())
+        return self._metrics.seek(0, os.SEEK_END), self._digest.hexdigest()
 
     def json(self, name: str, content: object) -> None:
         """Write one JSON file."""
-        (self.partial / name).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_atomically(self.partial / name, (json.dumps(content, indent=1) + "\n").encode())
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """While the run goes on; at the end the folder is a finished one, or says why not."""
+        (self.partial / FAILED).unlink(missing_ok=True)
+        try:
+            yield
+            self._metrics.close()
+            self.partial.replace(self.folder)
+            tidy(self.folder)
+        except BaseException as error:
+            if isinstance(error, OSError) and not isinstance(error, ConnectionError):
+                reason = f"{error.strerror or error}: make room, or make it writable"
+                raise self._explained(Failed(f"cannot write to {str(self.partial)!r}: {reason}")) from error
+            raise self._explained(error) from error.__cause__
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._metrics.close()
-        if error is None:
-            self.partial.replace(self.folder)
-        elif not isinstance(error, KeyboardInterrupt | WorkerLost):
-            shutil.rmtree(self.partial)
+        with suppress(OSError):  # what a full disk did not take
+            self._metrics.close()
+        if error is not None and not self._worth:
+            shutil.rmtree(self.partial, ignore_errors=True)
+        self._lock.close()
+
+    def _explained(self, error: BaseException) -> BaseException:
+        """`error`, which says how the run goes on; in the folder it says why it stopped."""
+        if self._worth:
+            if not isinstance(error, KeyboardInterrupt):
+                with suppress(OSError):
+                    (self.partial / FAILED).write_text(f"{error}\n", encoding="utf-8")
+            command = shlex.join(["cfcl", "resume", str(self.partial)])
+            error.add_note(f"what was measured is kept; to go on: {command}")
+        return error
+
+
+def unfinished(path: Path) -> tuple[Path, Config]:
+    """The folder and the config of an unfinished run, given with or without its ending."""
+    folder = _whole(path)
+    partial = _partial(folder)
+    if not (partial / CONFIG).is_file():
+        what = "is finished" if (folder / METRICS).is_file() else "is no run folder"
+        raise CfclError(f"{str(path)!r} {what}, so there is nothing to go on with: `cfcl runs` lists what there is")
+    return partial, _config(partial / CONFIG)
+
+
+def tidy(folder: Path) -> None:
+    """Remove what a finished run no longer needs."""
+    for file in (*checkpoints.files(folder), folder / FAILED, folder / LOCK):
+        file.unlink(missing_ok=True)
+
+
+def run_name(config: Config) -> str:
+    """What the folder of a run is called; with a number, if there are several."""
+    return f"{config.name}-{config.method}-s{config.seed}-{config.digest[:6]}"
+
+
+def same_run(one: Config, other: Config) -> bool:
+    """Whether two configs leave the same records behind."""
+    return differing(one, other) == []
+
+
+def differing(one: Config, other: Config) -> list[str]:
+    """The settings that make two configs leave other records behind."""
+    pairs = zip(configs.fields(one), configs.fields(other), strict=True)
+    changed = [f"{section}.{key}".lstrip(".") for (section, key, a, _), (_, _, b, _) in pairs if a != b]
+    return [name for name in changed if name != "data.dir" and not name.startswith("checkpoint.")]
+
+
+def _locked(partial: Path) -> IO[str] | None:
+    """The lock of a partial folder; None if another process has it, or has just made the folder a finished one."""
+    lock = (partial / LOCK).open("a", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if (partial / LOCK).stat().st_ino == os.fstat(lock.fileno()).st_ino:
+            return lock
+    except OSError:
+        pass
+    lock.close()
+    return None
 
 
 def _config(file: Path) -> Config:
@@ -199,8 +337,12 @@ def _named(where: str) -> Iterator[None]:
 
 
 def _partial(folder: Path) -> Path:
-    return folder.with_name(folder.name + ".partial")
+    return folder.with_name(folder.name + PARTIAL)
+
+
+def _whole(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(PARTIAL))
 
 
 def _finished_below(path: Path) -> Iterator[Path]:
-    return (file.parent for file in path.rglob("metrics.jsonl") if not file.parent.name.endswith(".partial"))
+    return (file.parent for file in path.rglob(METRICS) if not file.parent.name.endswith(PARTIAL))

@@ -1,9 +1,12 @@
 """Runs and comparisons: from configs to results and run folders."""
 
+import hashlib
 import json
 import platform
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -18,13 +21,20 @@ from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
 from cfcl.models import TrainedEncoder
+from cfcl.protocol import snapshot
 from cfcl.records import Environment, Evaluation, LinkCost, Record, Timings
-from cfcl.runs import folders
-from cfcl.sim import engines
+from cfcl.runs import checkpoints, folders
+from cfcl.runs.checkpoints import Note
+from cfcl.runs.folders import Writer
+from cfcl.sim import engines, stopping
 from cfcl.sim.engines import Engine
-from cfcl.sim.simulation import Simulation
+from cfcl.sim.simulation import Simulation, Snapshot, never
 
 Watch = Callable[[Record], None]
+
+FORMAT = 1
+"""Of checkpoints: to be raised when a run's state changes its form."""
+EMPTY = hashlib.sha256().hexdigest()
 
 
 @dataclass(frozen=True)
@@ -70,6 +80,7 @@ def simulate(
     plotted: bool = True,
     trace: str | Path | None = None,
     watch: Watch = lambda record: None,
+    note: Note = warnings.warn,
 ) -> Result:
     """Run `config`; with `out`, write a run folder below it, with plots. `watch` sees every record as it appears.
 
@@ -80,31 +91,52 @@ def simulate(
     A `dataset` (see `cfcl.data.datasets.from_torch`) takes the place of the one that `config.data` names, and a
     `module` that turns images into embeddings takes that of `config.model.encoder`, with the weights it has. `trace`
     is a file for every message of every step, one line each.
+
+    A run folder that is not finished holds checkpoints: the same call again, or `resume`, goes on from the newest, and
+    the end is the same to the byte. SIGINT and SIGTERM end the run after the step at hand, with a checkpoint.
     """
     with (
+        stopping.caught() if out is not None else nullcontext(never) as stop,
         _tracing(trace) as tracer,
         engines.start(
-            config, device=device, dataset=dataset, module=module, workers=workers, engine=engine, trace=tracer
+            config,
+            device=device,
+            dataset=dataset,
+            module=module,
+            workers=workers,
+            engine=engine,
+            trace=tracer,
+            saved=out is not None,
+            stop=stop,
         ) as simulation,
     ):
         if out is None or not simulation.group.leads:
-            return _result(simulation, tuple(_played(simulation, watch)), None)
-        with folders.Writer(config, Path(out)) as writer:
+            return _result(simulation, tuple(_played(simulation, None, watch)), None)
+        with _opened(config, Path(out), note, anew=dataset is not None or module is not None) as writer:
+            known, before = _known(simulation, writer, note)
+            with writer.writing():
+                found = tuple(_played(simulation, before, watch, writer))
+                return _finished(simulation, writer, (*known, *found), note, plotted=plotted)
 
-            def see(record: Record) -> None:
-                writer.record(record)
-                watch(record)
 
-            result = _result(simulation, tuple(_played(simulation, see)), writer.folder)
-            result.encoder.save(writer.partial / "encoder.safetensors")
-            writer.json("costs.json", [cost.to_dict() for cost in result.costs])
-            writer.json("timings.json", result.timings.to_dict())
-            writer.json("environment.json", _environment(device, engine, simulation.group.size).to_dict())
-            if plotted:
-                from cfcl.runs import plots  # loads matplotlib, which a run without plots need not wait for
+def resume(
+    folder: str | Path,
+    *,
+    data_dir: str | Path | None = None,
+    data_path: str | Path | None = None,
+    **options: Any,
+) -> Result:
+    """Go on with the unfinished run in `folder`: its end is the same to the byte as if nothing had happened.
 
-                plots.draw_run(folders.load(writer.partial), writer.partial / "plots")
-        return result
+    `data_dir` and `data_path` say where the data are now, if they have moved; data that have changed are refused. The
+    `options` are those of `simulate`; a `dataset` and a `module` must be those that the run began with.
+    """
+    partial, config = folders.unfinished(Path(folder))
+    if data_dir is None and config.data.dir is not None and not config.data.dir.expanduser().is_dir():
+        config = configs.override(config, ["data.dir=none"])  # so that the usual places are searched
+    moved = {"data.dir": data_dir, "data.path": data_path}
+    config = configs.override(config, [f"{key}={value}" for key, value in moved.items() if value is not None])
+    return simulate(config, out=partial, **options)
 
 
 def plan(config: Config, methods: Sequence[str], seeds: Sequence[int]) -> list[Config]:
@@ -141,32 +173,122 @@ def _tracing(path: str | Path | None) -> Iterator[Callable[[str], None] | None]:
             raise CfclError(f"cannot write the trace to {str(path)!r}: {error.strerror}; choose another file") from None
 
 
-def _played(simulation: Simulation, watch: Watch) -> Iterable[Record]:
-    for record in simulation.rows():
-        watch(record)
-        yield record
+def _opened(config: Config, out: Path, note: Note, *, anew: bool) -> Writer:
+    """A new folder below `out`, unless an unfinished one of the same run is there, or `out` is one."""
+    if out.name.endswith(folders.PARTIAL):
+        return Writer.reopen(out)
+    # Of objects that were handed over nobody knows whether they are the same again.
+    found = None if anew else Writer.find(config, out)
+    if found is not None:
+        note(f"going on with the unfinished run of the same settings in {str(found.partial)!r}")
+    return found or Writer.begin(config, out)
+
+
+def _known(simulation: Simulation, writer: Writer, note: Note) -> tuple[tuple[Record, ...], bytes | None]:
+    """The records up to the newest checkpoint that is whole, and the checkpoint; nothing if there is none."""
+    for file, data in checkpoints.readable(writer.partial, note):
+        try:
+            about = simulation.understood(data)["about"]
+            _refuse_change(about, _about(simulation, writer))
+            return writer.keep(about["records"], about["records_digest"]), data
+        except (ValueError, TypeError, LookupError) as error:
+            note(f"checkpoint {file.name} cannot be used ({error}): the one before it is tried")
+    if checkpoints.files(writer.partial):
+        raise CfclError(
+            f"no checkpoint in {str(writer.partial)!r} can be used: remove that folder, and run it from the start"
+        )
+    return writer.keep(0, EMPTY), None
+
+
+def _about(simulation: Simulation, writer: Writer) -> dict[str, Any]:
+    """What must be the same for a run to go on."""
+    return {
+        "format": FORMAT,
+        "numerics": configs.NUMERICS,
+        "config": configs.to_toml(writer.config),
+        **simulation.world.fingerprints(),
+    }
+
+
+def _refuse_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to go on with anything but what the run began with."""
+    for name in ("format", "numerics"):
+        if before[name] != now[name]:
+            raise CfclError(
+                f"the checkpoint is of {name} {before[name]!r:.20}, and this version of cfcl has {now[name]}: use the "
+                "version that began the run, or remove its folder and run it from the start"
+            )
+    began, wanted = (configs.parse(about["config"], source="the checkpoint") for about in (before, now))
+    if changed := folders.differing(began, wanted):
+        raise CfclError(f"the run began with other settings ({', '.join(changed)}): undo the change of its config.toml")
+    for name in now.keys() - {"format", "numerics", "config"}:
+        if before[name] != now[name]:
+            raise CfclError(
+                f"{name} is not what the run began with: restore it (a dataset or module that was given in Python must "
+                "be given again), or remove the folder and run it from the start"
+            )
+
+
+def _played(
+    simulation: Simulation, before: bytes | None, watch: Watch, writer: Writer | None = None
+) -> Iterator[Record]:
+    """The records to come, written down with the checkpoints between them."""
+    for item in simulation.rows(before):
+        if isinstance(item, Snapshot):
+            assert writer is not None
+            size, digest = writer.position()
+            about = {**_about(simulation, writer), "records": size, "records_digest": digest}
+            checkpoints.write(writer.partial, item.step, snapshot.encode({**item.tree, "about": about}))
+            continue
+        if writer is not None:
+            writer.record(item)
+        watch(item)
+        yield item
+
+
+def _finished(
+    simulation: Simulation, writer: Writer, found: tuple[Record, ...], note: Note, *, plotted: bool
+) -> Result:
+    """The result, when all of it is in the folder."""
+    result = _result(simulation, found, writer.folder)
+    result.encoder.save(writer.partial / "encoder.safetensors")
+    writer.json("costs.json", [cost.to_dict() for cost in result.costs])
+    writer.json("timings.json", result.timings.to_dict())
+    writer.json("environment.json", _environment(simulation).to_dict())
+    if plotted:
+        _plot(writer.partial, note)
+    return result
+
+
+def _plot(folder: Path, note: Note) -> None:
+    from cfcl.runs import plots  # loads matplotlib, which a run without plots need not wait for
+
+    try:
+        plots.draw_run(folders.load(folder), folder / "plots")
+    except Exception as error:  # a picture is no reason to lose a run
+        shutil.rmtree(folder / "plots", ignore_errors=True)
+        note(f"the plots could not be drawn ({type(error).__name__}: {error}); all else is there")
 
 
 def _result(simulation: Simulation, found: tuple[Record, ...], folder: Path | None) -> Result:
-    clocks = simulation.clocks
     return Result(
         config=simulation.config,
         records=found,
         encoder=TrainedEncoder(simulation.world.setting.encoder, simulation.model),
         costs=tuple(records.read(LinkCost, row) for row in simulation.ledger.table()),
-        timings=Timings(tuple(clocks.selection), clocks.exchange, clocks.evaluation, clocks.total),
+        timings=simulation.timings,
         folder=folder,
     )
 
 
-def _environment(device: str, engine: str, workers: int) -> Environment:
+def _environment(simulation: Simulation) -> Environment:
     names = ("cfcl", "torch", "numpy", "scikit-learn")
     return Environment(
         python=platform.python_version(),
         machine=platform.machine(),
-        device=device,
-        engine=engine,
-        workers=workers,
+        device=str(simulation.world.setting.encoder.device),
+        engine="loop" if simulation.reference else "sharded",
+        workers=simulation.group.size,
         numerics=configs.NUMERICS,
         versions={name: metadata.version(name) for name in names},
     )

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Literal
 
 from torch import nn
@@ -13,7 +14,7 @@ from cfcl.errors import CfclError
 from cfcl.exchange import policies
 from cfcl.sim import allocator, group
 from cfcl.sim.group import ALONE, Group
-from cfcl.sim.simulation import Simulation
+from cfcl.sim.simulation import Simulation, never
 from cfcl.sim.workers import hired
 
 Engine = Literal["sharded", "loop"]
@@ -29,27 +30,28 @@ def start(
     workers: int | None = None,
     engine: Engine = "sharded",
     trace: Callable[[str], None] | None = None,
+    saved: bool = False,
+    stop: Callable[[], int] = never,
 ) -> Iterator[Simulation]:
     """A simulation ready to run; the processes that it needs are there inside the context and nowhere else."""
+    here = partial(Simulation, config, dataset=dataset, module=module, trace=trace, saved=saved, stop=stop)
     # A fresh process can be told a config, not objects that live in this one.
     portable = dataset is None and module is None and policies.is_portable(config.exchange.method)
     if engine == "loop":
-        yield Simulation(config, torch_device=device, dataset=dataset, module=module, reference=True, trace=trace)
+        yield here(torch_device=device, reference=True)
         return
     allocator.keep_memory()
     if group.launched():
         with group.joined() as ours:
             where = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if device == "cuda" else device
-            yield Simulation(config, torch_device=where, dataset=dataset, module=module, group=ours, trace=trace)
+            yield here(torch_device=where, group=ours)
         return
     size = num_processes(config, workers, alone=not portable or device != "cpu")
     if size == 1:
-        yield Simulation(config, torch_device=device, dataset=dataset, module=module, trace=trace)
+        yield here(torch_device=device)
         return
-    simulation = Simulation(
-        config, torch_device=device, group=Group(0, size), trace=trace
-    )  # refuses what cannot be first
-    with hired(config, size, device, traced=trace is not None) as simulation.group:
+    simulation = here(torch_device=device, group=Group(0, size))  # refuses what cannot be first
+    with hired(config, size, device, traced=trace is not None, saved=saved) as simulation.group:
         yield simulation
 
 

@@ -4,9 +4,10 @@ One class serves both engines. As the `reference`, every device is on a host of 
 process go through each phase together, and a group of processes shares them. The records are the same to the byte.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 
 import torch
 from torch import Tensor, nn
@@ -16,15 +17,17 @@ from cfcl.config import Config
 from cfcl.core import metrics
 from cfcl.data.datasets import Dataset
 from cfcl.device import Answer, StepReport
+from cfcl.errors import Failed, Interrupted
 from cfcl.exchange.cost import Ledger
 from cfcl.models import Weights, portions
-from cfcl.protocol import codec
+from cfcl.protocol import codec, snapshot
 from cfcl.protocol.link import Counted, Link, Traced
 from cfcl.protocol.parties import Run, apart, together
 from cfcl.protocol.phases import Watch, nobody
 from cfcl.protocol.refusals import Refused
+from cfcl.protocol.snapshot import Tree
 from cfcl.protocol.steps import Played, Round, play, rounds
-from cfcl.records import Record
+from cfcl.records import Record, Timings
 from cfcl.sim import evaluation, world
 from cfcl.sim.diagnostics import Note, Observer, by_target
 from cfcl.sim.group import ALONE, Group
@@ -34,7 +37,21 @@ from cfcl.sim.trace import tracer
 from cfcl.sim.world import single_thread
 
 REPORT_EVERY = 1.0
-"""Seconds after which processes tell the leader their losses, at the latest."""
+"""Seconds after which processes tell the leader their losses, at the latest, and ask whether to stop."""
+REMEDY = "lower train.learning_rate, or set model.normalise=true"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All of a run between two steps: whoever has it can go on from there."""
+
+    step: int
+    tree: Tree
+
+
+def never() -> int:
+    """Nobody asks a run to stop."""
+    return 0
 
 
 class Simulation:
@@ -52,10 +69,17 @@ class Simulation:
         watch: Watch = nobody,
         trace: Callable[[str], None] | None = None,
         faults: Callable[[Link], Link] | None = None,
+        saved: bool = False,
+        stop: Callable[[], int] = never,
     ) -> None:
-        """A run of `config`, not begun; `faults` puts a link around ours that may lose or spoil messages."""
+        """A run of `config`, not begun; `faults` puts a link around ours that may lose or spoil messages.
+
+        If it is `saved`, snapshots come out with the records, and it may go on from one; it ends after a step at which
+        `stop` gives the number of a signal, in any process.
+        """
         self.config = config
         self.group = group
+        self.reference = reference
         self.world = world.build(config, torch_device=torch_device, dataset=dataset, module=module)
         setting, data = self.world.setting, self.world.dataset
         points = data.train_images.to(setting.encoder.device)
@@ -70,8 +94,10 @@ class Simulation:
         self._watch = watch
         self._trace = trace
         self._faults = faults
+        self._saved = saved
+        self._stop = stop
         self._unsent: dict[int, Tensor] = {}
-        self._report_period = 1
+        self._report_period: int | None = None
 
     @property
     def model(self) -> Weights:
@@ -83,25 +109,71 @@ class Simulation:
         """What communication has cost."""
         return self.run.ledger
 
-    def rows(self) -> Iterator[Record]:
-        """Run to the end, yielding one record after another."""
+    def rows(self, before: bytes | None = None) -> Iterator[Record | Snapshot]:
+        """Run to the end, yielding one record after another; from the snapshot `before` on, if the leader has one."""
         run, num_steps = self.run, self.config.train.steps
         with single_thread():
+            goes_on = self._saved and self._go_on(before)
             if self.group.leads:
-                yield self.world.setup()
+                yield from () if goes_on else [self.world.setup()]
                 metrics.warm_up()
             self.group.maximum(0.0)  # all processes are there: to wait for them is no part of a run
-            begun = time.perf_counter()
-            yield from self._evaluate(0)
+            self.clocks.start()
+            yield from () if goes_on else self._evaluate(0)
             link = self._link()
             while run.step <= num_steps:
                 yield from self._advance(link)
                 run.step += 1
+                yield from self._save() if self._saved and run.step <= num_steps else ()
             embeddings = self._embed(evaluation.map_images(self.config, self.world.dataset))
             run.ledger = self._whole_ledger()
             if self.group.leads:
                 yield evaluation.label_map(self.config, self.world.dataset, embeddings, num_steps)
-        self.clocks.total = time.perf_counter() - begun
+        self.timings = self.clocks.read()
+
+    def _go_on(self, before: bytes | None) -> bool:
+        """Take over the snapshot that the leader has, if it has one; every process gets its own devices."""
+        if not self.group.agree(int(before is not None)):
+            return False
+        piles = [b""] * self.group.size
+        if before is not None:
+            tree, total = self.understood(before), len(self.world.parts)
+            shares = [Group(rank, self.group.size).share(total) for rank in range(self.group.size)]
+            piles = [snapshot.encode(snapshot.share(tree, devices)) for devices in shares]
+        mine = snapshot.decode(self.group.swap(piles)[0], self.world.setting.encoder.device)
+        snapshot.restore(self.run, mine)
+        self.clocks = Clocks.of(records.read(Timings, mine["clocks"]))
+        return True
+
+    def understood(self, before: bytes) -> Tree:
+        """The snapshot in `before`; Malformed if this run cannot go on from it."""
+        tree = snapshot.decode(before)
+        snapshot.check(self.world.setting, [len(part) for part in self.world.parts], tree)
+        try:
+            records.read(Timings, tree["clocks"])
+        except (ValueError, LookupError) as error:
+            raise codec.Malformed(f"its clocks: {error}") from None
+        return tree
+
+    def _save(self) -> Iterator[Record | Snapshot]:
+        """A snapshot, at the leader, if it is time for one, or if somebody asks the run to stop, which it then does."""
+        step, number = self.run.step, self._asked()
+        if number or self.world.setting.schedule.saves(step):
+            yield from self._report()
+            mine: Tree = {**snapshot.of(self.run), "clocks": self.clocks.read().to_dict()}
+            if self.group.size > 1:
+                piles = self.group.swap([snapshot.encode(mine), *[b""] * (self.group.size - 1)])
+                mine = snapshot.join([snapshot.decode(pile) for pile in piles]) if self.group.leads else {}
+            if self.group.leads:
+                yield Snapshot(step, mine)
+        if number:
+            raise Interrupted(number)
+
+    def _asked(self) -> int:
+        """The number of the signal that asks the run to stop; several processes tell each other about once a second."""
+        if self.group.size > 1 and (self.run.step - 1) % (self._report_period or 1):
+            return 0
+        return int(self.group.maximum(float(self._stop())))
 
     def _link(self) -> Link:
         kinds = {**codec.KINDS, Note.__name__: Note}
@@ -171,11 +243,10 @@ class Simulation:
     def _log(self, played: Played, taken: float) -> Iterator[Record]:
         step = self.run.step
         reports = [item for sent in played.sent for item in sent.reports if isinstance(item, StepReport)]
-        if self.world.setting.schedule.logs(step):
-            margins = [state.margin for state in self.run.devices.values()]
-            figures = [[*astuple(report), margin] for report, margin in zip(reports, margins, strict=True)]
-            self._unsent[step] = torch.tensor(figures, dtype=torch.float64)
-        if step == 0:
+        margins = [state.margin for state in self.run.devices.values()]
+        figures = [[*astuple(report), margin] for report, margin in zip(reports, margins, strict=True)]
+        self._unsent[step] = torch.tensor(figures, dtype=torch.float64)
+        if self._report_period is None:
             self._report_period = self.group.agree(max(1, round(REPORT_EVERY / max(taken, 1e-6))))
         if step % self._report_period == 0:
             yield from self._report()
@@ -190,7 +261,9 @@ class Simulation:
         self._unsent.clear()
         if self.group.leads:
             for number, step in enumerate(steps):
-                yield world.update_record(step, found[:, number].tolist())
+                _check_finite(step, found[:, number])
+                if self.world.setting.schedule.logs(step):
+                    yield world.update_record(step, found[:, number].tolist())
 
     def _agreement(self) -> evaluation.Figures:
         """How alike the local models are just before they are averaged."""
@@ -212,6 +285,8 @@ class Simulation:
                 found = evaluation.judge(self.config, self.world.dataset, embeddings)
         if self.group.leads:
             figures = {"step": step, **found, **(agreement or {}), **ledger.totals()}
+            if not all(map(math.isfinite, found.values())):
+                raise Failed(f"the embeddings of the global encoder are not finite at step {step}: {REMEDY}")
             yield records.read(records.Evaluation, figures)
 
     def _embed(self, images: Tensor) -> Tensor:
@@ -226,3 +301,10 @@ class Simulation:
         """The costs of all processes, at the leader."""
         found = self.group.gather(torch.tensor(self.run.ledger.numbers(), dtype=torch.int64).view(-1, 5))
         return self.run.ledger.with_numbers(found.tolist())
+
+
+def _check_finite(step: int, figures: Tensor) -> None:
+    """Refuse to go on if the losses of any device are not finite."""
+    finite = figures.isfinite().all(dim=1)
+    if not bool(finite.all()):
+        raise Failed(f"the loss is not finite at step {step} on device {int(finite.int().argmin())}: {REMEDY}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from cfcl.exchange.messages import Message
 from cfcl.protocol.parties import Parties
 from cfcl.protocol.phases import Deliver, Phase, Push, Sent
+from cfcl.records import Timings
 
 SHARE = 0.005
 """Of a run's time, what may go into measuring its selection."""
@@ -24,6 +25,22 @@ class Clocks:
     evaluation: float = 0.0
     total: float = 0.0
     """From the first evaluation on; without the start of processes and libraries."""
+    _begun: float = 0.0
+
+    @classmethod
+    def of(cls, timings: Timings) -> "Clocks":
+        """Clocks that go on from `timings`."""
+        return cls(list(timings.selection), timings.exchange or 0.0, timings.evaluation, timings.total)
+
+    def start(self) -> None:
+        """The run begins, or goes on."""
+        self._begun = time.perf_counter()
+
+    def read(self) -> Timings:
+        """What the run has taken so far."""
+        now = time.perf_counter()
+        self.total, self._begun = self.total + now - self._begun, now
+        return Timings(tuple(self.selection), self.exchange, self.evaluation, self.total)
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:

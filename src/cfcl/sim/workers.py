@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from cfcl import config as configs
 from cfcl.config import Config
-from cfcl.errors import WorkerLost
+from cfcl.errors import Interrupted, WorkerLost
 from cfcl.sim.group import Group
 
 LOCALHOST = "127.0.0.1"
@@ -37,7 +37,9 @@ class _Worker:
 
 
 @contextmanager
-def hired(config: Config, size: int, torch_device: str, *, traced: bool = False) -> Iterator[Group]:
+def hired(
+    config: Config, size: int, torch_device: str, *, traced: bool = False, saved: bool = False
+) -> Iterator[Group]:
     """A group of this process, which leads, and `size` - 1 new ones; none of them is left afterwards."""
     with tempfile.TemporaryDirectory(prefix="cfcl-") as folder:
         path = Path(folder) / "board"
@@ -50,6 +52,7 @@ def hired(config: Config, size: int, torch_device: str, *, traced: bool = False)
             "board": str(path),
             "port": store.port,
             "traced": traced,
+            "saved": saved,
         }
         workers = [_start({**order, "rank": rank, "size": size}, Path(folder)) for rank in range(1, size)]
 
@@ -88,9 +91,17 @@ def serve(order: dict[str, Any]) -> None:
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
     # Lines come out at the leader alone, but every process has to give it its own.
     trace = (lambda line: None) if order["traced"] else None
-    simulation = Simulation(config, torch_device=order["device"], group=Group(rank, size), watch=watch, trace=trace)
-    for _ in simulation.rows():
-        pass
+    simulation = Simulation(
+        config,
+        torch_device=order["device"],
+        group=Group(rank, size),
+        watch=watch,
+        trace=trace,
+        saved=order["saved"],
+    )
+    with suppress(Interrupted):  # the leader says so
+        for _ in simulation.rows():
+            pass
     dist.destroy_process_group()
 
 

@@ -1,5 +1,6 @@
 """What is fixed before the first step, and what both engines share."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,6 +50,19 @@ class World:
         cost = self.config.cost
         charged = cost.charged_parameters or self.setting.encoder.num_parameters
         return Ledger(cost, charged, links.rates(cost.rates_file, self.graph))
+
+    def fingerprints(self) -> dict[str, str]:
+        """What a run depends on besides its config, by the setting that a change of it points to."""
+        setting, budgets = self.setting, self.setting.budgets
+        return {
+            "data": self.dataset.digest,
+            "partition": _digest(*self.parts),
+            "graph": _digest(self.graph.edges),
+            "exchange.budgets_file": _digest(sorted(budgets.special.items()), sorted(budgets.later.items())),
+            "exchange.candidates_file": _digest(sorted(budgets.special_candidates.items())),
+            "cost.rates_file": _digest(sorted(self.ledger().rates.items())),
+            "model": _digest(*setting.encoder.initial),
+        }
 
     def setup(self) -> Setup:
         """The first record."""
@@ -118,6 +132,14 @@ def update_record(step: int, figures: Sequence[Sequence[float]]) -> Update:
     """The record of one update: means over all devices, in their order; the dynamic margin is the last figure."""
     means = [sum(column) / len(figures) for column in zip(*figures, strict=True)]
     return Update(step, *means)
+
+
+def _digest(*things: object) -> str:
+    """Sixteen hex digits of tensors, or of what prints itself whole."""
+    found = hashlib.sha256()
+    for thing in things:
+        found.update(thing.cpu().numpy().data if isinstance(thing, torch.Tensor) else repr(thing).encode())
+    return found.hexdigest()[:16]
 
 
 @contextmanager
