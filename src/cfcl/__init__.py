@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cfcl.models import load_encoder as load_encoder
     from cfcl.runs.folders import load as load_run
     from cfcl.runs.suites import Result as Result
+    from cfcl.runs.suites import resume as resume
     from cfcl.runs.suites import simulate as run
 
 # Names load on first use, so that `import cfcl` does not wait for torch.
@@ -27,10 +28,11 @@ _HOMES = {
     "load_config": ("cfcl.config", "load"),
     "load_encoder": ("cfcl.models", "load_encoder"),
     "load_run": ("cfcl.runs.folders", "load"),
+    "resume": ("cfcl.runs.suites", "resume"),
     "run": ("cfcl.runs.suites", "simulate"),
 }
 
-__all__ = ["CfclError", "Config", "Result", "load_config", "load_encoder", "load_run", "run"]
+__all__ = ["CfclError", "Config", "Result", "load_config", "load_encoder", "load_run", "resume", "run"]
 
 
 def __dir__() -> list[str]:

@@ -4,17 +4,17 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from cfcl import __version__, cli_data, cli_study, config, records
+from cfcl import __version__, cli_data, cli_runs, cli_study, config
 from cfcl.cli_data import DataDir, overrides_with
+from cfcl.cli_runs import RUNS, AsJson, Device, Engine, Trace, Workers
 from cfcl.cli_study import parse_seeds
 from cfcl.errors import CfclError
 from cfcl.terminal import complaints, console, note, user_errors
 
-RUNS = Path("runs")
 DEMO_METHODS = "fedavg,uniform-explicit,cfcl-explicit,cfcl-implicit"
 
 app = typer.Typer(
@@ -28,10 +28,11 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.add_typer(cli_data.app)
+app.command()(cli_runs.resume)
+app.command("runs")(cli_runs.list_runs)
+app.command("report")(cli_runs.make_report)
 app.command()(cli_study.reproduce)
 app.command()(cli_study.redraw)
-
-PARTIAL = "interrupted; the measurements so far are in the folder that ends in .partial"
 
 Spec = Annotated[
     str, typer.Argument(help="A preset (see `cfcl presets`), a TOML file, or - for TOML on standard input.")
@@ -41,7 +42,6 @@ Overrides = Annotated[
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; may be repeated. `none` unsets."),
 ]
 Out = Annotated[Path, typer.Option(help="Folder into which run folders are written.")]
-Device = Annotated[str, typer.Option(help="Where tensors live: cpu, cuda, cuda:1, ...")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Check everything, print sizes, bytes, memory and time, and write nothing.")
 ]
@@ -69,44 +69,29 @@ def run(
     out: Out = RUNS,
     device: Device = "cpu",
     data_dir: DataDir = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes that share the devices; default: one per core.")
-    ] = None,
-    engine: Annotated[
-        Literal["sharded", "loop"], typer.Option(help="loop is the slow reference; both write the same bytes.")
-    ] = "sharded",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print every record as a JSON line instead of the progress bar.")
-    ] = False,
-    trace: Annotated[
-        Path | None, typer.Option(help="Also write every message to this file: from, to, kind, step, bytes.")
-    ] = None,
+    workers: Workers = None,
+    engine: Engine = "sharded",
+    as_json: AsJson = False,
+    trace: Trace = None,
     dry_run: DryRun = False,
 ) -> None:
     """Simulate SPEC and write one run folder: config, metrics, costs, encoder and plots.
 
+    Stop it when you like: the same command, or `cfcl resume FOLDER`, goes on, and ends with the same bytes.
+
     Example: `cfcl run digits --set exchange.mode=implicit --set seed=3`
     """
-    with user_errors(PARTIAL):
+    with user_errors():
         changes = overrides_with(overrides, data_dir)
         wanted = _load(spec, changes)
         _tell(spec, wanted, changes, [wanted])
-        from cfcl.runs import progress, suites
+        from cfcl.runs import suites
 
         if dry_run:
             _show_plan(wanted, device, 1 if engine == "loop" else workers)
             return
         simulate = partial(suites.simulate, wanted, out=out, device=device, workers=workers, engine=engine, trace=trace)
-        if as_json:
-            result = simulate(watch=lambda record: print(record.to_line(), flush=True))
-            print(records.Done(str(result.folder)).to_line(), flush=True)
-            return
-        with progress.RunProgress(console, wanted) as bar:
-            result = simulate(watch=bar.watch)
-        if result.folder is None:  # one of torchrun's processes, but not the one that writes
-            return
-        console.print(progress.run_table(result.evaluations))
-        console.print(f"Run folder: {result.folder}", soft_wrap=True, highlight=False)
+        cli_runs.follow(simulate, wanted, as_json=as_json)
 
 
 @app.command()
@@ -131,12 +116,14 @@ def compare(
 ) -> None:
     """Run several methods on the same data, graph, initial model and batches; end with a table and a report.
 
+    Stop it when you like: the same command goes on. With more methods or seeds it does only what is new.
+
     Example: `cfcl compare digits --methods fedavg,cfcl-explicit --seeds 0-2`
     """
-    with user_errors(PARTIAL):
+    with user_errors(cli_study.STOPPED):
         changes = overrides_with(overrides, data_dir)
         base = _load(spec, changes)
-        from cfcl.runs import dry, folders, forecast, progress, report, suites, summary
+        from cfcl.runs import dry, folders, forecast, progress, report, shelf, suites, summary
         from cfcl.runs.jobs import run_many
         from cfcl.sim import engines, group
 
@@ -148,17 +135,21 @@ def compare(
             forecasts = forecast.look(plan, device=device)
             console.print(dry.common_table(forecasts[0]), dry.compare_table(forecasts, at_once=workers))
             return
-        for item in plan:
-            engines.check(item, device)  # refuses an impossible run before any folder exists
-        folder = folders.claim(out, f"{base.name}-compare")
-        with progress.CompareProgress(console, plan) as bars:
-            outcomes = run_many(plan, out=folder, num_workers=workers, device=device, watch=bars.watch)
-        done = [folders.load(outcome.folder) for outcome in outcomes if outcome.folder is not None]
+        folder = out / suites.comparison_name(base)
+        with shelf.opened(folder):
+            todo = suites.lacking(plan, folder)
+            for item in todo:
+                engines.check(item, device)  # refuses an impossible run before any has begun
+            if len(todo) < len(plan):
+                note(f"{len(plan) - len(todo)} of {len(plan)} runs are finished in {str(folder)!r} and not repeated")
+            with progress.CompareProgress(console, todo) as bars:
+                outcomes = run_many(todo, out=folder, num_workers=workers, device=device, watch=bars.watch)
+            done = [folders.load(path) for path in suites.finished(plan, folder)]
+            if done:
+                console.print(progress.compare_table(summary.by_method(done)))
+                page = report.write(done, folder / "report.html", force=True)
+                console.print(f"Report: {page}", soft_wrap=True, highlight=False)
         failed = [outcome for outcome in outcomes if outcome.folder is None]
-        if done:
-            console.print(progress.compare_table(summary.by_method(done)))
-            page = report.write(done, folder / "report.html")
-            console.print(f"Report: {page}", soft_wrap=True, highlight=False)
         for outcome in failed:
             complaints.print(f"failed: {outcome.config.method}, seed {outcome.config.seed}: {outcome.error}")
         if failed:
@@ -181,23 +172,6 @@ def show_config(spec: Spec = "digits", overrides: Overrides = None) -> None:
     """
     with user_errors():
         typer.echo(config.to_toml(_load(spec, overrides), explain=True), nl=False)
-
-
-@app.command("report")
-def make_report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain run folders.")],
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing page.")] = False,
-) -> None:
-    """Make one self-contained HTML page from run folders.
-
-    Example: `cfcl report runs --out report.html`
-    """
-    with user_errors():
-        from cfcl.runs import folders, report
-
-        page = report.write(folders.find(runs), out, force=force)
-        console.print(f"Report: {page}", soft_wrap=True, highlight=False)
 
 
 def main() -> None:

@@ -197,6 +197,15 @@ class Failed(Record):
 
 
 @dataclass(frozen=True)
+class Warned(Record):
+    """Something that a person should know of a run in another process, and that stops nothing."""
+
+    KIND: ClassVar[str] = "note"
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Timings(Record):
     """Wall-clock figures in seconds: the only ones that differ from run to run."""
 
@@ -242,7 +251,7 @@ class Environment(Record):
 
 
 KINDS: dict[str, type[Record]] = {
-    item.KIND: item for item in (Setup, Evaluation, Upfront, Update, Pull, Final, Done, Failed)
+    item.KIND: item for item in (Setup, Evaluation, Upfront, Update, Pull, Final, Done, Failed, Warned)
 }
 
 _TYPES: dict[type[Record], dict[str, Any]] = {

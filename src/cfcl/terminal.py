@@ -1,12 +1,14 @@
 """What all commands share: where they print, and how they complain."""
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 import typer
 from rich.console import Console
 
-from cfcl.errors import CfclError
+from cfcl.errors import CfclError, Interrupted
 
 console = Console()
 complaints = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
@@ -19,12 +21,19 @@ def note(text: str) -> None:
 
 @contextmanager
 def user_errors(interrupted: str = "interrupted") -> Iterator[None]:
-    """Turn what a user can fix into one line on stderr and its exit code."""
+    """Turn what a user can fix into one line on stderr and its exit code; SIGTERM is an interruption too."""
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
     except CfclError as error:
-        complaints.print(f"error: {error}")
+        complaints.print("; ".join([f"error: {error}", *getattr(error, "__notes__", ())]))
         raise typer.Exit(error.exit_code) from None
-    except KeyboardInterrupt:
-        complaints.print(interrupted)
-        raise typer.Exit(130) from None
+    except KeyboardInterrupt as error:
+        complaints.print("; ".join([interrupted, *getattr(error, "__notes__", ())]))
+        raise typer.Exit(128 + getattr(error, "number", signal.SIGINT)) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise Interrupted(number)

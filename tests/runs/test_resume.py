@@ -1,21 +1,18 @@
 """A run that was interrupted goes on, and ends with the same bytes as one that was not."""
 
 import os
-import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
-import cfcl
 from cfcl.config import Config
-from cfcl.errors import CfclError, Failed, Interrupted
-from cfcl.records import Evaluation, Record, Update
-from cfcl.runs import checkpoints, folders, suites
+from cfcl.errors import Interrupted
+from cfcl.records import Record, Update
+from cfcl.runs import checkpoints, suites
 from tests.conftest import small
-from tests.played import FILES, play, reference
+from tests.played import FILES, reference
 
 Watch = Callable[[Record], None]
 

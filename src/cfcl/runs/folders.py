@@ -100,12 +100,12 @@ def load(folder: str | Path) -> Run:
         raise CfclError(f"run folder {str(path)!r} cannot be read: {error}; {remedy}") from None
 
 
-def find(paths: list[Path]) -> list[Run]:
-    """The finished runs at or below `paths`, in order of their folders."""
+def find(paths: list[Path], *, needed: bool = True) -> list[Run]:
+    """The finished runs at or below `paths`, in order of their folders; at least one per path if they are `needed`."""
     folders: list[Path] = []
     for path in paths:
-        found = [path] if (path / METRICS).is_file() else sorted(_finished_below(path))
-        if not found:
+        found = sorted(_finished_below(path))
+        if not found and needed:
             raise CfclError(f"there is no finished run at or below {str(path)!r}: give folders that `cfcl run` wrote")
         folders += [folder for folder in found if folder not in folders]
     return [load(folder) for folder in folders]
@@ -264,6 +264,15 @@ def tidy(folder: Path) -> None:
     """Remove what a finished run no longer needs."""
     for file in (*checkpoints.files(folder), folder / FAILED, folder / LOCK):
         file.unlink(missing_ok=True)
+
+
+def tidied(path: Path) -> bool:
+    """Whether the run at `path`, given with or without its ending, is finished; what it no longer needs is gone."""
+    folder = _whole(path)
+    if not (folder / METRICS).is_file() or _partial(folder).exists():
+        return False
+    tidy(folder)
+    return True
 
 
 def run_name(config: Config) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cfcl import config as configs
 from cfcl.errors import CfclError
-from cfcl.records import Done, Failed, Record
+from cfcl.records import Done, Failed, Record, Warned
 from cfcl.runs import suites
 
 
@@ -19,8 +19,11 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--no-plots", dest="plots", action="store_false")
     options = parser.parse_args()
-    for line in sys.stdin:
-        _say(_run(json.loads(line), options))
+    try:
+        for line in sys.stdin:
+            _say(_run(json.loads(line), options))
+    except KeyboardInterrupt:  # whoever asked wants no more; what was measured is saved
+        sys.exit(130)
 
 
 def _run(text: str, options: argparse.Namespace) -> Done | Failed:
@@ -28,7 +31,7 @@ def _run(text: str, options: argparse.Namespace) -> Done | Failed:
     try:
         wanted = configs.parse(text)
         result = suites.simulate(
-            wanted, out=options.out, device=options.device, workers=1, plotted=options.plots, watch=_say
+            wanted, out=options.out, device=options.device, workers=1, plotted=options.plots, watch=_say, note=_warn
         )
         return Done(str(result.folder))
     except CfclError as error:
@@ -38,6 +41,10 @@ def _run(text: str, options: argparse.Namespace) -> Done | Failed:
     except Exception as error:
         traceback.print_exc()
         return Failed(f"{type(error).__name__}: {error}")
+
+
+def _warn(text: str) -> None:
+    _say(Warned(text))
 
 
 def _say(record: Record) -> None:

@@ -89,7 +89,7 @@ class _Process:
         return Failed(complaint[-1] if complaint else f"its process ended with code {code}")
 
     def end(self) -> None:
-        self.popen.terminate()
+        """Wait until the process, which was told to stop, has saved its run."""
         with self.popen:  # waits, and closes the pipes
             self._complaints.close()
 
@@ -125,6 +125,8 @@ class _Pool:
         """End every process, and start none any more."""
         with self._lock:
             self._stopped = True
+            for process in self._all:
+                process.popen.terminate()
             for process in self._all:
                 process.end()
 

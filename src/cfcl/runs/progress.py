@@ -17,7 +17,8 @@ from rich.progress import (
 from rich.table import Column, Table
 
 from cfcl.config import Config
-from cfcl.records import Done, Evaluation, Failed, Record, Update
+from cfcl.records import Done, Evaluation, Failed, Record, Update, Warned
+from cfcl.runs.overview import Entry
 from cfcl.runs.summary import Summary
 
 
@@ -85,6 +86,9 @@ class CompareProgress:
             self._tasks[position] = self._progress.add_task(name, total=config.train.steps, status="")
         if isinstance(record, Failed):
             return
+        if isinstance(record, Warned):
+            self._console.print(f"note: {name}: {record.text}", soft_wrap=True, highlight=False)
+            return
         if isinstance(record, Done):
             self._progress.update(self._tasks[position], completed=config.train.steps)
             if not self._console.is_terminal:
@@ -100,6 +104,19 @@ class CompareProgress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._progress.stop()
+
+
+def runs_table(entries: Sequence[Entry]) -> Table:
+    """Run folders, and how far each has come."""
+    table = _table("Runs")
+    table.add_column("folder", overflow="fold")
+    for name in ("state", "step", "size"):
+        table.add_column(name, justify="right")
+    table.add_column("why", overflow="fold")
+    for entry in entries:
+        steps = f"{entry.step} of {entry.num_steps}" if entry.num_steps else "–"
+        table.add_row(str(entry.folder), entry.state, steps, size(entry.num_bytes), entry.reason)
+    return table
 
 
 def run_table(evaluations: Sequence[Evaluation]) -> Table:

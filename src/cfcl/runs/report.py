@@ -13,6 +13,7 @@ from cfcl import config as configs
 from cfcl.errors import CfclError
 from cfcl.runs import network, page, plots, style
 from cfcl.runs.folders import Run
+from cfcl.runs.overview import Entry
 from cfcl.runs.page import Html, tag
 from cfcl.runs.plots import HEALTH, PULLS, TRAINING, Quantity
 from cfcl.runs.progress import number, size
@@ -57,12 +58,12 @@ class _Figures:
         return [page.figure(style.to_svg(drawn, f"f{next(self._numbers)}"), title, caption)]
 
 
-def write(runs: Sequence[Run], out: Path, *, force: bool = False) -> Path:
-    """Write the page about `runs` to `out`, whole or not at all."""
-    if not runs:
+def write(runs: Sequence[Run], out: Path, *, unfinished: Sequence[Entry] = (), force: bool = False) -> Path:
+    """Write the page about `runs`, and those `unfinished`, to `out`, whole or not at all."""
+    if not runs and not unfinished:
         raise CfclError("a report needs at least one run, and none was given: give folders that `cfcl run` wrote")
     _check_free(out, force)
-    text = render(runs)
+    text = render(runs, unfinished)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         _replace(out, text)
@@ -71,17 +72,19 @@ def write(runs: Sequence[Run], out: Path, *, force: bool = False) -> Path:
     return out
 
 
-def render(runs: Sequence[Run]) -> str:
+def render(runs: Sequence[Run], unfinished: Sequence[Entry] = ()) -> str:
     """The page as text: the same records give the same page."""
     groups = by_name(runs)
-    title = f"cfcl report: {', '.join(groups)}"
+    title = f"cfcl report: {', '.join(groups) or 'unfinished runs'}"
     figures = _Figures()
-    anchors = [*((name, f"run-{name}") for name in groups), *((name, name.lower()) for name in _LAST)]
+    last = _LAST if runs else ()
+    anchors = [*((name, f"run-{name}") for name in groups), *((name, name.lower()) for name in last)]
     nav = tag("nav", *(tag("a", name, href=f"#{anchor}") for name, anchor in anchors))
     leads = [_lead(group, name if len(groups) > 1 else "") for name, group in groups.items()]
     sections = [_group(name, group, figures) for name, group in groups.items()]
+    rest = [_settings(runs), _versions(runs), _commands(runs)] if runs else []
     return page.document(
-        title, tag("h1", title), *leads, nav, *sections, _settings(runs), _versions(runs), _commands(runs)
+        title, tag("h1", title), *leads, *(_unfinished(unfinished) if unfinished else ()), nav, *sections, *rest
     )
 
 
@@ -99,6 +102,19 @@ def headline(runs: Sequence[Run]) -> str:
     ties = f", equal to {' and '.join(level)}" if level else ""
     highest = f"Highest final probe accuracy of {len(ranked)}: {best.label} with {top:.4f}{ties}."
     return f"{highest} {_against(best)} {doubt}"
+
+
+def _unfinished(entries: Sequence[Entry]) -> list[Html]:
+    rows = [
+        [entry.folder.name, entry.state, f"{entry.step} of {entry.num_steps}", entry.reason, entry.command]
+        for entry in entries
+    ]
+    intro = "These runs are not finished, so no figure on this page counts them."
+    return [
+        tag("h2", "Unfinished runs"),
+        tag("p", intro),
+        page.table(["Run", "State", "Saved at step", "Why", "To go on"], rows, words=True),
+    ]
 
 
 def _replace(out: Path, text: str) -> None:

@@ -23,7 +23,7 @@ from cfcl.exchange import policies
 from cfcl.models import TrainedEncoder
 from cfcl.protocol import snapshot
 from cfcl.records import Environment, Evaluation, LinkCost, Record, Timings
-from cfcl.runs import checkpoints, folders
+from cfcl.runs import checkpoints, folders, shelf
 from cfcl.runs.checkpoints import Note
 from cfcl.runs.folders import Writer
 from cfcl.sim import engines, stopping
@@ -34,6 +34,8 @@ Watch = Callable[[Record], None]
 
 FORMAT = 1
 """Of checkpoints: to be raised when a run's state changes its form."""
+COLLAPSED = 1.5
+"""The effective rank below which embeddings are as good as all the same."""
 EMPTY = hashlib.sha256().hexdigest()
 
 
@@ -111,11 +113,11 @@ def simulate(
         ) as simulation,
     ):
         if out is None or not simulation.group.leads:
-            return _result(simulation, tuple(_played(simulation, None, watch)), None)
+            return _result(simulation, tuple(_played(simulation, None, watch, note)), None)
         with _opened(config, Path(out), note, anew=dataset is not None or module is not None) as writer:
             known, before = _known(simulation, writer, note)
             with writer.writing():
-                found = tuple(_played(simulation, before, watch, writer))
+                found = tuple(_played(simulation, before, watch, note, writer))
                 return _finished(simulation, writer, (*known, *found), note, plotted=plotted)
 
 
@@ -149,6 +151,24 @@ def plan(config: Config, methods: Sequence[str], seeds: Sequence[int]) -> list[C
     for item in found:
         policies.find(item.exchange.method)
     return list(dict.fromkeys(found))
+
+
+def comparison_name(config: Config) -> str:
+    """What the folder of a comparison is called: the same for all methods and seeds of otherwise equal runs."""
+    common = configs.with_method(configs.override(config, ["seed=0"]), "uniform-explicit")
+    return f"{config.name}-compare-{common.digest[:6]}"
+
+
+def finished(plan: Sequence[Config], folder: Path) -> list[Path]:
+    """The folders of those runs of a `plan` that are finished in `folder`."""
+    found = shelf.finished(folder)
+    return [found[run.digest] for run in plan if run.digest in found]
+
+
+def lacking(plan: Sequence[Config], folder: Path) -> list[Config]:
+    """Those runs of a `plan` that are not finished in `folder`."""
+    found = shelf.finished(folder)
+    return [run for run in plan if run.digest not in found]
 
 
 @contextmanager
@@ -230,7 +250,7 @@ def _refuse_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 
 
 def _played(
-    simulation: Simulation, before: bytes | None, watch: Watch, writer: Writer | None = None
+    simulation: Simulation, before: bytes | None, watch: Watch, note: Note, writer: Writer | None = None
 ) -> Iterator[Record]:
     """The records to come, written down with the checkpoints between them."""
     for item in simulation.rows(before):
@@ -243,6 +263,11 @@ def _played(
         if writer is not None:
             writer.record(item)
         watch(item)
+        if isinstance(item, Evaluation) and item.step > 0 and item.effective_rank < COLLAPSED:
+            note(
+                f"at step {item.step} the embeddings use {item.effective_rank:.2f} directions: the encoder collapses "
+                "(raise train.margin, weaken [augment], or lower train.learning_rate)"
+            )
         yield item
 
 

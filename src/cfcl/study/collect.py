@@ -8,10 +8,10 @@ from pathlib import Path
 from cfcl.config import NUMERICS
 from cfcl.records import Evaluation as Measured
 from cfcl.records import Pull
-from cfcl.runs import folders
+from cfcl.runs import folders, shelf
 from cfcl.runs.folders import Run
 from cfcl.runs.series import selection_seconds
-from cfcl.study import measures, store
+from cfcl.study import measures
 from cfcl.study.bundle import Cell, Evaluation, Record, Selection, Study
 from cfcl.study.figures import FIGURES
 from cfcl.study.profiles import PROFILES, Profile
@@ -56,7 +56,7 @@ def _records(cells: Sequence[Cell], kept: Study | None, done: Mapping[str, Path]
 
 def record(folder: Path) -> Record:
     """What the run in `folder` measured."""
-    run, numerics = folders.load(folder), store.numerics(folder)
+    run, numerics = folders.load(folder), shelf.numerics(folder)
     pulls, train, last = run.pulls, run.updates, run.final
     assert last.labels is not None  # the sets of a study have labels
     assert last.label_distances is not None

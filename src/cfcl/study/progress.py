@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Column, Table
 
 from cfcl.config import Config
-from cfcl.records import Done, Evaluation, Failed, Record
+from cfcl.records import Done, Evaluation, Failed, Record, Warned
 from cfcl.study import claims
 from cfcl.study.claims import Judgement
 
@@ -45,6 +45,9 @@ class StudyProgress(Progress):
             task = self._under_way[position]
             if isinstance(record, Done | Failed):
                 self._finish(position, name, record)
+                return
+            if isinstance(record, Warned):
+                self.console.print(f"note: {name}: {record.text}", soft_wrap=True, highlight=False)
                 return
             step = int(getattr(record, "step", 0))
             self.update(task, completed=step)

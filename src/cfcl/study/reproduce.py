@@ -8,9 +8,10 @@ from rich.console import Console
 
 from cfcl.config import NUMERICS, Config
 from cfcl.errors import CfclError
+from cfcl.runs import shelf
 from cfcl.runs.jobs import Outcome, run_many
 from cfcl.sim import engines
-from cfcl.study import bundle, collect, pages, plan, report, selections, store
+from cfcl.study import bundle, collect, pages, plan, report, selections
 from cfcl.study.bundle import Cell, Selection, Study
 from cfcl.study.figures import FIGURES
 from cfcl.study.profiles import PROFILES
@@ -50,11 +51,11 @@ def reproduce(
     runs = folder.parent / "runs"
     for run in {(run.name, run.method): run for run in _todo(wanted, kept, runs)}.values():
         engines.check(run, device)  # refuses an impossible run before any has begun
-    with store.opened(runs):
+    with shelf.opened(runs):
         todo = _todo(wanted, kept, runs)
         reused = len({cell.digest for cell, _ in wanted}) - len(todo)
         failed = _run(todo, runs, reused=reused, num_workers=num_workers, device=device, console=console)
-        cells, done = plan.merged(profile, kept, [cell for cell, _ in wanted]), store.finished(runs)
+        cells, done = plan.merged(profile, kept, [cell for cell, _ in wanted]), shelf.finished(runs)
         if lost := len(set(kept.runs if kept else ()) - {cell.digest for cell in cells}):
             console.print(f"{lost} kept runs are left out: their presets have changed since, so they would be others")
         chosen = _select(cells, kept, done, folder.parent / "selections", console)
@@ -102,7 +103,7 @@ def _kept(folder: Path, profile: str) -> Study | None:
 
 def _todo(wanted: Sequence[tuple[Cell, Config]], kept: Study | None, runs: Path) -> list[Config]:
     """The runs that are neither in the study that is kept nor in a folder, each once."""
-    done = store.finished(runs)
+    done = shelf.finished(runs)
     lacking = {
         cell.digest: run
         for cell, run in wanted
@@ -133,7 +134,7 @@ def _select(
             continue
         if kept and figure.known(kept, cell):
             found += [item for item in kept.selections if item.digest == cell.digest]
-        elif cell.digest in done and store.numerics(done[cell.digest]) == NUMERICS:
+        elif cell.digest in done and shelf.numerics(done[cell.digest]) == NUMERICS:
             with console.status(f"selecting under one model: {cell.panel}, seed {cell.seed}"):
                 found += selections.select(done[cell.digest], cell, selected)
     return found

@@ -6,7 +6,7 @@ import pytest
 from cfcl import config as configs
 from cfcl.config import Config
 from cfcl.errors import CfclError
-from cfcl.study import store
+from cfcl.runs import shelf
 from tests.conftest import small
 
 
@@ -23,38 +23,46 @@ def test_a_finished_run_is_found_under_the_numerics_it_was_made_under(tmp_path: 
     config = small()
     before, later = _folder(tmp_path, config), _folder(tmp_path, config, numerics=2)
 
-    assert store.finished(tmp_path) == {config.digest_under(1): before, config.digest_under(2): later}
+    assert shelf.finished(tmp_path) == {config.digest_under(1): before, config.digest_under(2): later}
 
 
 def test_a_run_folder_that_lost_a_file_is_refused_with_the_remedy(tmp_path: Path) -> None:
     (_folder(tmp_path, small()) / "environment.json").unlink()
 
     with pytest.raises(CfclError, match=r"run-0' cannot be read: .*; remove it, and run it again"):
-        store.finished(tmp_path)
+        shelf.finished(tmp_path)
 
 
-def test_what_an_interruption_left_is_cleared_away_and_not_taken_for_finished(tmp_path: Path) -> None:
+def test_what_an_interruption_left_stays_and_is_not_taken_for_finished(tmp_path: Path) -> None:
     left = tmp_path / "digits-cfcl-explicit-s0-abcdef.partial"
     left.mkdir()
     (left / "config.toml").write_text("seed = 0\n")
-    assert store.finished(tmp_path) == {}
+    assert shelf.finished(tmp_path) == {}
 
-    with store.opened(tmp_path):
-        assert not left.exists()
+    with shelf.opened(tmp_path):
+        pass
+    assert (left / "config.toml").is_file()
 
 
 def test_two_studies_do_not_share_a_store(tmp_path: Path) -> None:
     with (
-        store.opened(tmp_path),
-        pytest.raises(CfclError, match="another study is using"),
-        store.opened(tmp_path),
+        shelf.opened(tmp_path),
+        pytest.raises(CfclError, match="another process is using"),
+        shelf.opened(tmp_path),
     ):
         pass
-    with store.opened(tmp_path):  # free again
+    with shelf.opened(tmp_path):  # free again
+        (tmp_path / "run").mkdir()
+    assert [path.name for path in tmp_path.iterdir() if path.name != ".lock"] == ["run"]
+
+
+def test_a_shelf_that_nothing_was_put_on_is_gone(tmp_path: Path) -> None:
+    with shelf.opened(tmp_path / "runs"):
         pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_store_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(CfclError, match="cannot write below"), store.opened(tmp_path / "file" / "runs"):
+    with pytest.raises(CfclError, match="cannot write below"), shelf.opened(tmp_path / "file" / "runs"):
         pass

@@ -1,0 +1,80 @@
+"""What run folders there are, how far each has come, and how to go on with those that are not finished."""
+
+import fcntl
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from cfcl import config as configs
+from cfcl.errors import CfclError
+from cfcl.runs import checkpoints
+from cfcl.runs.folders import CONFIG, FAILED, LOCK, METRICS, PARTIAL
+
+State = Literal["finished", "running", "unfinished", "failed", "unreadable"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run folder."""
+
+    folder: Path
+    state: State
+    step: int
+    """From where it would go on; the last one if it is finished."""
+    num_steps: int
+    num_bytes: int
+    reason: str = ""
+    """Why it failed, or cannot be read."""
+
+    @property
+    def command(self) -> str:
+        """What goes on with it; nothing if there is no need."""
+        return shlex.join(["cfcl", "resume", str(self.folder)]) if self.state in ("unfinished", "failed") else ""
+
+
+def below(path: Path) -> list[Entry]:
+    """The run folders at or below `path`, in order of their names."""
+    if not path.is_dir():
+        raise CfclError(f"{str(path)!r} is no folder: give one that `cfcl run` wrote to")
+    return [_entry(folder) for folder in sorted(_folders(path))]
+
+
+def unfinished(paths: list[Path]) -> list[Entry]:
+    """The run folders at or below `paths` that are not finished."""
+    found = {entry.folder: entry for path in paths for entry in below(path) if entry.state != "finished"}
+    return list(found.values())
+
+
+def _folders(path: Path) -> Iterator[Path]:
+    return (file.parent for file in path.rglob(CONFIG) if (file.parent / METRICS).exists())
+
+
+def _entry(folder: Path) -> Entry:
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    try:
+        steps = configs.load(folder / CONFIG).train.steps
+    except CfclError as error:
+        return Entry(folder, "unreadable", 0, 0, size, str(error))
+    if not folder.name.endswith(PARTIAL):
+        return Entry(folder, "finished", steps, steps, size)
+    saved = checkpoints.files(folder)
+    step = checkpoints.step_of(saved[0]) if saved else 0
+    if _is_locked(folder):
+        return Entry(folder, "running", step, steps, size)
+    failed = folder / FAILED
+    if failed.is_file():
+        return Entry(folder, "failed", step, steps, size, failed.read_text(encoding="utf-8", errors="replace").strip())
+    return Entry(folder, "unfinished", step, steps, size)
+
+
+def _is_locked(folder: Path) -> bool:
+    try:
+        with (folder / LOCK).open(encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
