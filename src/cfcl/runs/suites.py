@@ -22,6 +22,7 @@ from cfcl.errors import CfclError
 from cfcl.exchange import policies
 from cfcl.models import TrainedEncoder
 from cfcl.protocol import snapshot
+from cfcl.protocol.snapshot import Tree
 from cfcl.records import Environment, Evaluation, LinkCost, Record, Timings
 from cfcl.runs import checkpoints, folders, shelf
 from cfcl.runs.checkpoints import Note
@@ -204,13 +205,14 @@ def _opened(config: Config, out: Path, note: Note, *, anew: bool) -> Writer:
     return found or Writer.begin(config, out)
 
 
-def _known(simulation: Simulation, writer: Writer, note: Note) -> tuple[tuple[Record, ...], bytes | None]:
+def _known(simulation: Simulation, writer: Writer, note: Note) -> tuple[tuple[Record, ...], Tree | None]:
     """The records up to the newest checkpoint that is whole, and the checkpoint; nothing if there is none."""
     for file, data in checkpoints.readable(writer.partial, note):
         try:
-            about = simulation.understood(data)["about"]
-            _refuse_change(about, _about(simulation, writer))
-            return writer.keep(about["records"], about["records_digest"]), data
+            tree = snapshot.decode(data)
+            _refuse_change(tree["about"], _about(simulation, writer))
+            simulation.check(tree)
+            return writer.keep(tree["about"]["records"], tree["about"]["records_digest"]), tree
         except (ValueError, TypeError, LookupError) as error:
             note(f"checkpoint {file.name} cannot be used ({error}): the one before it is tried")
     if checkpoints.files(writer.partial):
@@ -250,7 +252,7 @@ def _refuse_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 
 
 def _played(
-    simulation: Simulation, before: bytes | None, watch: Watch, note: Note, writer: Writer | None = None
+    simulation: Simulation, before: Tree | None, watch: Watch, note: Note, writer: Writer | None = None
 ) -> Iterator[Record]:
     """The records to come, written down with the checkpoints between them."""
     for item in simulation.rows(before):

@@ -109,7 +109,7 @@ class Simulation:
         """What communication has cost."""
         return self.run.ledger
 
-    def rows(self, before: bytes | None = None) -> Iterator[Record | Snapshot]:
+    def rows(self, before: Tree | None = None) -> Iterator[Record | Snapshot]:
         """Run to the end, yielding one record after another; from the snapshot `before` on, if the leader has one."""
         run, num_steps = self.run, self.config.train.steps
         with single_thread():
@@ -131,29 +131,24 @@ class Simulation:
                 yield evaluation.label_map(self.config, self.world.dataset, embeddings, num_steps)
         self.timings = self.clocks.read()
 
-    def _go_on(self, before: bytes | None) -> bool:
+    def _go_on(self, before: Tree | None) -> bool:
         """Take over the snapshot that the leader has, if it has one; every process gets its own devices."""
         if not self.group.agree(int(before is not None)):
             return False
         piles = [b""] * self.group.size
         if before is not None:
-            tree, total = self.understood(before), len(self.world.parts)
-            shares = [Group(rank, self.group.size).share(total) for rank in range(self.group.size)]
-            piles = [snapshot.encode(snapshot.share(tree, devices)) for devices in shares]
+            total, size = len(self.world.parts), self.group.size
+            shares = [Group(rank, size).share(total) for rank in range(size)]
+            piles = [snapshot.encode(snapshot.share(before, devices)) for devices in shares]
         mine = snapshot.decode(self.group.swap(piles)[0], self.world.setting.encoder.device)
         snapshot.restore(self.run, mine)
         self.clocks = Clocks.of(records.read(Timings, mine["clocks"]))
         return True
 
-    def understood(self, before: bytes) -> Tree:
-        """The snapshot in `before`; Malformed if this run cannot go on from it."""
-        tree = snapshot.decode(before)
-        snapshot.check(self.world.setting, [len(part) for part in self.world.parts], tree)
-        try:
-            records.read(Timings, tree["clocks"])
-        except (ValueError, LookupError) as error:
-            raise codec.Malformed(f"its clocks: {error}") from None
-        return tree
+    def check(self, before: Tree) -> None:
+        """Refuse a snapshot that this run cannot go on from, with a ValueError."""
+        snapshot.check(self.world.setting, [len(part) for part in self.world.parts], before)
+        records.read(Timings, before.get("clocks"))
 
     def _save(self) -> Iterator[Record | Snapshot]:
         """A snapshot, at the leader, if it is time for one, or if somebody asks the run to stop, which it then does."""
