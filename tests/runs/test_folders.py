@@ -10,33 +10,51 @@ from cfcl.runs.suites import Result
 from tests.conftest import small
 from tests.runs.conftest import MakeRun
 
+EVALUATION = Evaluation(0, 0.5, 0.5, 0.1, -1.0, 3.0, 0.2, None, 0, 0, 0, 0, 0.0, 0.0)
 UPDATE = Update(0, loss=0.5, triplet=0.5, regulariser=0.0, weight=0.0, active=1.0, pulled_share=0.0, margin=0.0)
 
 
 def test_names_never_collide_whatever_is_there(tmp_path: Path) -> None:
-    config = small()
-    with folders.Writer(config, tmp_path) as first, folders.Writer(config, tmp_path) as second:
+    config, begin = small(), folders.Writer.begin
+    with begin(config, tmp_path) as first, begin(config, tmp_path) as second, first.writing(), second.writing():
         assert first.partial.is_dir()
         assert second.partial.is_dir()
-    with folders.Writer(config, tmp_path) as third:
+    with begin(config, tmp_path) as third, third.writing():
         pass
     made = [first.folder, second.folder, third.folder]
-    assert len(set(made)) == 3
+    assert [folder.name.removeprefix(folders.run_name(config)) for folder in made] == ["", "-2", "-3"]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(folder.name for folder in made)
-    assert folders.claim(tmp_path, first.folder.name).name == f"{first.folder.name}-4"
+    assert {path.name for path in first.folder.iterdir()} == {"config.toml", "metrics.jsonl"}
 
 
-def test_an_error_leaves_nothing_and_an_interruption_leaves_what_there_was(tmp_path: Path) -> None:
-    for error, kept in ((ValueError("no"), 0), (KeyboardInterrupt(), 1)):
-        with pytest.raises(type(error)), folders.Writer(small(), tmp_path) as writer:
-            writer.record(UPDATE)
-            raise error
-        assert len(list(tmp_path.iterdir())) == kept
+@pytest.mark.parametrize(("error", "said"), [(ValueError("no"), "no\n"), (KeyboardInterrupt(), None)])
+def test_whatever_happens_what_was_measured_stays(error: BaseException, said: str | None, tmp_path: Path) -> None:
+    with (
+        pytest.raises(type(error)) as found,
+        folders.Writer.begin(small(), tmp_path) as writer,
+        writer.writing(),
+    ):
+        writer.record(EVALUATION)
+        raise error
     (folder,) = tmp_path.iterdir()
-    assert folder.name.endswith(".partial")
-    assert (folder / "metrics.jsonl").read_text() == UPDATE.to_line() + "\n"
+    assert folder == writer.partial
+    assert (folder / "metrics.jsonl").read_text() == EVALUATION.to_line() + "\n"
+    assert found.value.__notes__ == [f"what was measured is kept; to go on: cfcl resume {folder}"]
+    assert (folder / "failed.txt").exists() == (said is not None)
+    assert said is None or (folder / "failed.txt").read_text() == said
     with pytest.raises(CfclError, match="there is no finished run at or below"):
         folders.find([tmp_path])
+
+
+def test_a_folder_in_which_nothing_was_measured_goes(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ValueError, match="no"),
+        folders.Writer.begin(small(), tmp_path) as writer,
+        writer.writing(),
+    ):
+        writer.record(UPDATE)
+        raise ValueError("no")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_holds_what_its_run_returned(played: Result) -> None:

@@ -255,7 +255,7 @@ def test_repeated_runs_are_left_out_and_said_to_be(make_run: MakeRun, monkeypatc
 def test_an_existing_page_is_replaced_on_demand_only(
     make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report, "render", lambda runs: "page")
+    monkeypatch.setattr(report, "render", lambda runs, unfinished: "page")
     out = tmp_path / "report.html"
     out.write_text("precious")
 
@@ -271,7 +271,7 @@ def test_an_existing_page_is_replaced_on_demand_only(
 def test_what_cannot_be_written_or_shown_is_refused_in_one_line(
     make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report, "render", lambda runs: "page")
+    monkeypatch.setattr(report, "render", lambda runs, unfinished: "page")
     run = make_run("fedavg")
     (tmp_path / "file").write_text("")
 

@@ -111,13 +111,10 @@ def find(paths: list[Path], *, needed: bool = True) -> list[Run]:
     return [load(folder) for folder in folders]
 
 
-def claim(parent: Path, name: str) -> Path:
-    """A new empty folder below `parent` called `name`, or `name-2`, `name-3`... if that is taken."""
-    return _claim(parent, name, lambda folder: folder)
-
-
-def _claim(parent: Path, name: str, place: Callable[[Path], Path]) -> Path:
-    """The first free folder; `place(folder)` is made at once, which keeps others from taking the same name."""
+def _claim(parent: Path, name: str) -> Path:
+    """The first free folder below `parent` called `name`, or `name-2`, `name-3`...; its partial one is made at once,
+    which keeps others from taking the same name.
+    """
     try:
         parent.mkdir(parents=True, exist_ok=True)
         for number in range(1, 10_000):
@@ -125,11 +122,11 @@ def _claim(parent: Path, name: str, place: Callable[[Path], Path]) -> Path:
             if folder.exists():
                 continue
             with suppress(FileExistsError):
-                place(folder).mkdir()
+                _partial(folder).mkdir()
                 # Whoever held the place may have finished, and so taken the folder, since we looked.
-                if place(folder) == folder or not folder.exists():
+                if not folder.exists():
                     return folder
-                place(folder).rmdir()
+                _partial(folder).rmdir()
     except OSError as error:
         raise CfclError(f"cannot write below {str(parent)!r}: {error.strerror}; choose another --out") from None
     raise CfclError(f"{str(parent)!r} holds 9,999 runs called {name!r}: choose another --out")
@@ -155,7 +152,7 @@ class Writer:
     @classmethod
     def begin(cls, config: Config, out: Path) -> Self:
         """In a new folder below `out`."""
-        folder = _claim(out, run_name(config), _partial)
+        folder = _claim(out, run_name(config))
         lock = _locked(_partial(folder))
         assert lock is not None, folder
         write_atomically(_partial(folder) / CONFIG, configs.to_toml(config).encode())

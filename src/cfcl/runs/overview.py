@@ -43,7 +43,8 @@ def below(path: Path) -> list[Entry]:
 
 def unfinished(paths: list[Path]) -> list[Entry]:
     """The run folders at or below `paths` that are not finished."""
-    found = {entry.folder: entry for path in paths for entry in below(path) if entry.state != "finished"}
+    there = [path for path in paths if path.is_dir()]
+    found = {entry.folder: entry for path in there for entry in below(path) if entry.state != "finished"}
     return list(found.values())
 
 
