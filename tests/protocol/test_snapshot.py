@@ -1,0 +1,158 @@
+"""A run between two steps: as bytes, in parts, and refused where it cannot be one."""
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import save
+from torch import Tensor
+
+from cfcl.core.optimisers import Moments
+from cfcl.models import Weights
+from cfcl.protocol import snapshot
+from cfcl.protocol.codec import Malformed
+from cfcl.sim.simulation import Simulation, Snapshot
+from tests.conftest import small
+
+
+def _played(*overrides: str) -> tuple[Simulation, dict[str, Any]]:
+    """A run after its fifth step, and a snapshot of it."""
+    config = small("checkpoint.every=5", "train.steps=6", "exchange.method=novel", "exchange.buffer=keep", *overrides)
+    simulation = Simulation(config, saved=True)
+    found = next(item for item in simulation.rows() if isinstance(item, Snapshot))
+    return simulation, found.tree
+
+
+SIMULATION, TREE = _played()
+DATA = snapshot.encode(TREE)
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor):
+        return isinstance(other, Tensor) and one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, tuple | list):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
+    if hasattr(one, "__dataclass_fields__"):
+        return type(one) is type(other) and same(vars(one), vars(other))
+    return bool(one == other)
+
+
+def test_a_snapshot_comes_back_as_it_was() -> None:
+    found = snapshot.decode(DATA)
+    lists = {**TREE, "clocks": found["clocks"]}  # tuples of plain values come back as lists, as JSON has them
+    assert same(found, lists)
+    assert TREE["step"] == 5
+    state = TREE["devices"][2]
+    assert len(state["pulled"]) == 4
+    assert set(state["reserves"]) == {1, 3}
+    assert list(state["sent"]) == [1, 3]
+    assert snapshot.encode(found) == DATA
+
+
+def test_a_tensor_at_several_places_is_written_once_and_comes_back_as_one() -> None:
+    big = torch.zeros(1000)
+    data = snapshot.encode({"a": big, "b": [big, Weights(big, big)]})
+    assert len(data) < 4500
+    found = snapshot.decode(data)
+    assert found["a"] is found["b"][0] is found["b"][1].buffers
+
+
+def test_parts_and_the_whole() -> None:
+    parts = [snapshot.share(TREE, devices) for devices in (range(3), range(3, 4))]
+    assert [list(part["devices"]) for part in parts] == [[0, 1, 2], [3]]
+    # uploads stand on the account of their sender, all else on its receiver's
+    for part, devices in zip(parts, ({0, 1, 2}, {3}), strict=True):
+        for source, target, *_ in part["costs"].tolist():
+            assert (source if target == -1 else target) in devices
+    whole = snapshot.join(parts)
+    assert list(whole["devices"]) == [0, 1, 2, 3]
+    assert sorted(whole["costs"].tolist()) == sorted(TREE["costs"].tolist())
+    refused = [snapshot.share({**TREE, "refused": 7}, devices)["refused"] for devices in (range(3), range(3, 4))]
+    assert refused == [7, 0]
+
+
+def _with(path: str, value: Any) -> dict[str, Any]:
+    """The tree with one thing replaced."""
+    tree = snapshot.decode(DATA)
+    *outer, last = path.split(".")
+    place: Any = tree
+    for name in outer:
+        place = place[int(name) if name.isdigit() else name]
+    place[last if not last.isdigit() else int(last)] = value
+    return tree
+
+
+def _state(name: str) -> Any:
+    return TREE["devices"][1][name]
+
+
+WRONG = [
+    ("step", 0, "its step is 0, not one of 1 to 6"),
+    ("step", 7, "its step is 7"),
+    ("step", True, "its step is True"),
+    ("seconds", float("nan"), "its counters are no numbers"),
+    ("refused", 1.5, "its counters are no numbers"),
+    ("devices", {}, "it is not of this run's devices"),
+    ("costs", torch.zeros(0, 5), "its costs or labels are not whole numbers"),
+    ("labels", {0: torch.zeros(1)}, "its costs or labels are not whole numbers"),
+    ("model", Weights(torch.zeros(3), torch.zeros(0)), r"params has the shape \(3,\)"),
+    ("model", None, "it is not of this form"),
+    ("extras", {"more": torch.zeros(1)}, r"its extra state is \['more'\], not \[\]"),
+    ("devices.1.weights", Weights(_state("weights").params * torch.nan, torch.zeros(0)), "device 1: params is not fin"),
+    ("devices.1.anchor", Weights(_state("anchor").params.double(), torch.zeros(0)), "device 1: params is of type"),
+    ("devices.1.moments", Moments(torch.zeros(2), _state("moments").second, 5), r"device 1: params has the shape \(2"),
+    ("devices.1.moments", Moments(_state("moments").first, torch.zeros(2), 5), r"device 1: params has the shape \(2"),
+    ("devices.1.moments", _state("moments")._replace(updates=-1), "device 1: its counters are not whole numbers"),
+    ("devices.1.pulled", torch.zeros(2, 1, 8, 8), "device 1: what came from others is of type torch.float32"),
+    ("devices.1.pulled", torch.zeros(2, 1, 9, 8, dtype=torch.uint8), "device 1: what came from others has the shape"),
+    (
+        "devices.1.reserves",
+        {0: replace(_state("reserves")[0], points=torch.zeros(2, 1, 4, 4, dtype=torch.uint8))},
+        "device 1: what came from others has the shape",
+    ),
+    ("devices.1.sent", {0: torch.tensor([100_000])}, "device 1: places of its points are not among them"),
+    ("devices.1.sent", {0: torch.tensor([-1])}, "device 1: places of its points are not among them"),
+    ("devices.1.sent", {0: torch.tensor([1.0])}, "device 1: places of its points are not among them"),
+    ("devices.1.updates", 1.0, "device 1: its counters are not whole numbers"),
+    ("devices.1.margin", float("inf"), "device 1: its margin or share is not finite"),
+    ("devices.1.more", 1, r"device 1: its fields are"),
+    ("clocks", {"total": "long"}, "lacks the fields"),
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "reason"), WRONG, ids=[f"{path} {number}" for number, (path, *_) in enumerate(WRONG)]
+)
+def test_what_cannot_be_a_snapshot_of_this_run_is_refused(path: str, value: Any, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        SIMULATION.check(_with(path, value))
+
+
+def test_a_snapshot_of_this_run_is_not() -> None:
+    SIMULATION.check(snapshot.decode(DATA))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_whatever_bytes_there_are_they_are_a_snapshot_or_malformed(data: st.DataObject) -> None:
+    bytes_ = bytearray(DATA)
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, min(len(bytes_) - 1, 6000)))
+        bytes_[place] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.one_of(st.none(), st.integers(0, len(bytes_))))
+    with suppress(ValueError):
+        SIMULATION.check(snapshot.decode(bytes(bytes_[:cut])))
+
+
+def test_no_type_comes_out_that_is_not_listed() -> None:
+    for table in ('{"Path":["x"]}', '{"map":[["a",{"tensor":"9"}]]}', "[1]", "[[[", '{"a":1,"b":2}', '{"Weights":[1]}'):
+        with pytest.raises(Malformed):
+            snapshot.decode(save({}, metadata={snapshot.KEY: table}))
+    with pytest.raises(Malformed):
+        snapshot.decode(b"")
