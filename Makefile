@@ -3,13 +3,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint mutants bench bench-flower results clean
+.PHONY: demo test integration lint mutants bench bench-flower results clean
 
 demo: $(STAMP)  ## compare four methods on the offline default data, with a table, plots and an HTML report
 	$(BIN)/cfcl compare digits
 
 test: lint  ## format check, lint, types, import rules, then the test suite
 	$(BIN)/pytest --numprocesses auto
+
+integration: $(STAMP)  ## what takes minutes, or rights: kills, full disks, torchrun, bad input by the thousand
+	$(BIN)/python -m pytest integration
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -16,6 +16,7 @@ from cfcl import config as configs
 from cfcl.config import Config
 from cfcl.data.datasets import Dataset, load
 from cfcl.errors import CfclError, Failed, Interrupted
+from cfcl.files import write_atomically
 from cfcl.records import Evaluation, Record, Update
 from cfcl.runs import checkpoints, folders, plots, suites
 from cfcl.sim import simulation
@@ -288,12 +289,12 @@ def test_a_diverging_run_says_so_and_keeps_what_it_measured(workers: int, tmp_pa
 
 
 def test_a_full_disk_costs_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config, write = small(EVERY, "checkpoint.every=3"), checkpoints.write_atomically
+    config = small(EVERY, "checkpoint.every=3")
 
     def full(path: Path, data: bytes) -> None:
         if "checkpoint-00000009" in path.name:
             raise OSError(28, "No space left on device")
-        write(path, data)
+        write_atomically(path, data)
 
     with monkeypatch.context() as patch:
         patch.setattr(checkpoints, "write_atomically", full)

@@ -1,0 +1,56 @@
+"""Tests that need minutes, rights or programs; each skips with the reason where they are not there."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+FILES = ("config.toml", "metrics.jsonl", "costs.json", "encoder.safetensors")
+SETTINGS = (
+    "train.steps=200",
+    "train.batch_size=16",
+    "aggregation.period=5",
+    "exchange.period=7",
+    "exchange.num_pulled=2",
+    "evaluation.every=8",
+    "evaluation.log_every=1",
+    "checkpoint.every=10",
+)
+
+
+def run_words(out: Path, *overrides: str) -> list[str]:
+    """The command line of a run of seconds."""
+    words = [word for item in (*SETTINGS, *overrides) for word in ("--set", item)]
+    return ["run", "digits", *words, "--out", str(out), "--json"]
+
+
+def cfcl(*words: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+    """The command, as a user calls it."""
+    return subprocess.run(
+        [sys.executable, "-m", "cfcl", *words], capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """What depends on nothing but the config."""
+    return {name: (folder / name).read_bytes() for name in FILES}
+
+
+def one_line(result: subprocess.CompletedProcess[str], code: int, *parts: Sequence[str]) -> None:
+    """It has ended with `code` and one line that has all `parts` in it."""
+    assert result.returncode == code, result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+    for part in parts:
+        assert part in result.stderr
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of a run that nothing happened to."""
+    out = tmp_path_factory.mktemp("whole")
+    result = cfcl(*run_words(out), "--workers", "1")
+    assert result.returncode == 0, result.stderr
+    (folder,) = out.iterdir()
+    return files(folder)
