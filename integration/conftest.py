@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -38,7 +37,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in FILES}
 
 
-def one_line(result: subprocess.CompletedProcess[str], code: int, *parts: Sequence[str]) -> None:
+def one_line(result: subprocess.CompletedProcess[str], code: int, *parts: str) -> None:
     """It has ended with `code` and one line that has all `parts` in it."""
     assert result.returncode == code, result.stderr
     assert len(result.stderr.strip().splitlines()) == 1, result.stderr
