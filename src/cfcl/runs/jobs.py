@@ -89,8 +89,9 @@ class _Process:
         return Failed(complaint[-1] if complaint else f"its process ended with code {code}")
 
     def end(self) -> None:
-        """Wait until the process, which was told to stop, has saved its run."""
-        with self.popen:  # waits, and closes the pipes
+        """Wait until the process, which was told to stop, has saved its run; only then close the pipes."""
+        self.popen.wait()
+        with self.popen:
             self._complaints.close()
 
 
