@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from rich.text import Text
 
 from cfcl import __version__, cli_data, cli_study, config, records
 from cfcl.cli_data import DataDir, overrides_with
@@ -106,7 +107,7 @@ def run(
         if result.folder is None:  # one of torchrun's processes, but not the one that writes
             return
         console.print(progress.run_table(result.evaluations))
-        console.print(f"Run folder: {result.folder}", soft_wrap=True, highlight=False)
+        console.print(f"Run folder: {result.folder}", soft_wrap=True)
 
 
 @app.command()
@@ -158,7 +159,7 @@ def compare(
         if done:
             console.print(progress.compare_table(summary.by_method(done)))
             page = report.write(done, folder / "report.html")
-            console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+            console.print(f"Report: {page}", soft_wrap=True)
         for outcome in failed:
             complaints.print(f"failed: {outcome.config.method}, seed {outcome.config.seed}: {outcome.error}")
         if failed:
@@ -170,7 +171,7 @@ def presets() -> None:
     """List the ready-made runs."""
     with user_errors():
         for name, description in config.presets().items():
-            console.print(f"[bold]{name:<20}[/bold] {description}", soft_wrap=True, highlight=False)
+            console.print(Text(f"{name:<20}", "bold"), description, soft_wrap=True)
 
 
 @app.command("config")
@@ -197,7 +198,7 @@ def make_report(
         from cfcl.runs import folders, report
 
         page = report.write(folders.find(runs), out, force=force)
-        console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+        console.print(f"Report: {page}", soft_wrap=True)
 
 
 def main() -> None:

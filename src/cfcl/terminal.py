@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
-from rich.console import Console
 
 from cfcl.errors import CfclError
+from cfcl.shown import Terminal
 
-console = Console()
-complaints = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+console = Terminal()
+complaints = Terminal(stderr=True, soft_wrap=True)
 
 
 def note(text: str) -> None:
