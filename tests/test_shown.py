@@ -84,5 +84,11 @@ def test_a_command_gives_a_shell_the_same_words(tmp_path: Path) -> None:
     assert found.split(b"\0")[:-1] == [os.fsencode(word) for word in WORDS]
 
 
+@given(st.text(st.characters(exclude_categories=())))
+def test_every_command_can_be_printed_and_encoded(text: str) -> None:
+    assert command(text).isprintable()
+    command(text).encode()
+
+
 def test_a_command_of_plain_words_is_plain() -> None:
     assert command("cfcl", "run", "runs/a b/config.toml") == "cfcl run 'runs/a b/config.toml'"

@@ -1,6 +1,5 @@
 """Text that a person is shown, on a terminal or in a page: it says what it says, and does nothing else."""
 
-import os
 import shlex
 from typing import Any
 
@@ -35,7 +34,9 @@ def _ansi_quoted(word: str) -> str:
 
 
 def _as_bytes(letter: str) -> str:
-    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(letter))
+    # What could not be decoded in the name of a file is the byte itself.
+    errors = "surrogateescape" if "\udc80" <= letter <= "\udcff" else "surrogatepass"
+    return "".join(f"\\x{byte:02x}" for byte in letter.encode(errors=errors))
 
 
 class Terminal(Console):
