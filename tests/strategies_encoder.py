@@ -63,10 +63,10 @@ def bad_encoders(rng: Random) -> Iterator[tuple[str, bytes]]:
     yield "not finite", encoder_file({**weights, name: _spoilt(weights[name], rng)})
     for key, values in _WRONG.items():
         yield f"{key} is wrong", encoder_file(**{key: rng.choice(values)})
-    for value in (None, [], 3, "text", {}, {"model": {}}, {"image_shape": SHAPE}, {"model": [], "image_shape": SHAPE}):
-        yield f"described by {value!r}", encoder_file(said=value if value is not None else [None])
+    for value in _DESCRIPTIONS:
+        yield f"described by {value!r}", encoder_file(said=value)
     yield "a huge network in a few bytes", encoder_file({}, embedding_dim=10**9)
-    for metadata in (None, 3, [], "text", {"cfcl": 3}, {"cfcl": None}, {"cfcl": "{"}, {"cfcl": "[" * 100_000}):
+    for metadata in _METADATA:
         yield f"metadata {metadata!r:.30}", bare({"__metadata__": metadata})
     for header in (b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 500_000, b"9" * 5000, b'{"a": NaN}'):
         yield f"header {header!r:.30}", bare(header)
@@ -74,7 +74,7 @@ def bad_encoders(rng: Random) -> Iterator[tuple[str, bytes]]:
     yield "a header beyond memory", struct.pack("<Q", rng.randint(2**21, 2**64 - 1)) + b"{}"
 
 
-_WRONG: dict[str, tuple[object, ...]] = {
+_WRONG: dict[str, tuple[Any, ...]] = {
     "embedding_dim": (0, -1, 3, 10**9, 10**18, 10**30, 1.5, "many", None, [2], float("inf")),
     "encoder": ("small-cnn", "resnet50", 3, None, []),
     "standardise": ("perhaps", [], None),
@@ -84,6 +84,16 @@ _WRONG: dict[str, tuple[object, ...]] = {
     ),
     "unheard_of": (1, None),
 }
+_DESCRIPTIONS: list[Any] = [
+    [],
+    3,
+    "text",
+    {},
+    {"model": {}},
+    {"image_shape": SHAPE},
+    {"model": [], "image_shape": SHAPE},
+]
+_METADATA: list[Any] = [None, 3, [], "text", *({"cfcl": text} for text in (3, None, "{", "[" * 100_000))]
 
 
 def mutated(rng: Random) -> bytes:

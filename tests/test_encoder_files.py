@@ -59,6 +59,7 @@ REFUSALS = [
     (files.encoder_file({}, embedding_dim=10**9), "it has 208 bytes, and its network takes 128,000,008,208"),
     (files.encoder_file(image_shape=[1, 2, 10**9]), "image_shape=[1, 2, 1000000000] is no channels, height and width"),
     (files.encoder_file(image_shape=[True, 2, 2]), "image_shape=[True, 2, 2] is no channels, height and width"),
+    (files.encoder_file(image_shape=[1, 1, 1]), "images of 1×1 are too small"),
     (b"PK\x03\x04" + bytes(100), "it is no safetensors file"),
     (files.encoder_file(embedding_dim=0), "embedding_dim Input should be greater than or equal to 1"),
     (files.bare({"__metadata__": {"cfcl": 3}}), "it does not describe its network"),
@@ -70,6 +71,11 @@ def test_a_refusal_says_what_is_wrong(tmp_path: Path, data: bytes, reason: str) 
     file = tmp_path / "x.safetensors"
     file.write_bytes(data)
     check_refusal(file, "x.safetensors' is not an encoder written by cfcl", reason, "give the encoder.safetensors of")
+
+
+def test_a_network_is_looked_up_without_its_memory() -> None:
+    config = ModelConfig(embedding_dim=10**9)
+    assert all(tensor.is_meta for tensor in trained._wanted(config, (1, 2000, 2000), None).values())
 
 
 def test_tensors_must_be_those_of_the_network(tmp_path: Path) -> None:

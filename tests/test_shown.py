@@ -48,11 +48,11 @@ def test_lines_tables_and_states_are_words() -> None:
     assert printed(screen).replace("\n", "").isprintable()
 
 
-@pytest.mark.parametrize("place", ["description", "status"])
-def test_progress_bars_are_words(place: str) -> None:
+@pytest.mark.parametrize(("description", "status"), [(ODD, ""), ("", ODD)])
+def test_progress_bars_are_words(description: str, status: str) -> None:
     screen = terminal(force_terminal=True, color_system=None, force_interactive=False)
     with Progress(Words("{task.description} {task.fields[status]}"), console=screen) as bars:
-        bars.add_task(**{"description": "", "status": "", place: ODD})
+        bars.add_task(description, status=status)
     assert SHOWN in printed(screen)
     assert "\x1b[31m" not in printed(screen)
 

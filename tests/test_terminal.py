@@ -10,6 +10,7 @@ import typer
 
 from cfcl import cli
 from cfcl.cli import app
+from cfcl.data import notes
 from cfcl.errors import CfclError
 from cfcl.runs import plots, report, suites
 from cfcl.shown import Terminal
@@ -47,10 +48,11 @@ def test_records_as_json_lines_are_plain(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_notes_and_complaints_are_one_line_of_words(capsys: pytest.CaptureFixture[str]) -> None:
     note(ODD)
+    notes.note(ODD)
     complaints.print(f"failed: {ODD}")
     with pytest.raises(typer.Exit), user_errors():
         raise CfclError(ODD)
-    assert capsys.readouterr().err == f"note: {SHOWN}\nfailed: {SHOWN}\nerror: {SHOWN}\n"
+    assert capsys.readouterr().err == f"note: {SHOWN}\nnote: {SHOWN}\nfailed: {SHOWN}\nerror: {SHOWN}\n"
 
 
 def test_the_names_of_presets_are_bold_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:

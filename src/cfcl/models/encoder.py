@@ -138,7 +138,7 @@ def usable_device(name: str) -> torch.device:
     try:
         where = torch.device(name)
         torch.zeros(1, device=where).item()
-    except (RuntimeError, AssertionError, TypeError, ValueError) as error:
+    except (RuntimeError, AssertionError, ImportError, TypeError, ValueError) as error:
         raise CfclError(
             f"device {name!r} cannot be used: {reason(error)}; choose cpu, or a device this torch has"
         ) from None

@@ -165,8 +165,11 @@ def _wanted(config: ModelConfig, image_shape: Shape, module: nn.Module | None) -
     """The tensors of the network by name; of one of ours without their values, which take memory."""
     if module is not None:
         return module.state_dict()
-    with torch.device("meta"):
-        return networks.build(config, image_shape).state_dict()
+    try:
+        with torch.device("meta"):
+            return networks.build(config, image_shape).state_dict()
+    except CfclError as error:  # which is about settings, and here is a file
+        raise ValueError(str(error)) from None
 
 
 def _check(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
