@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from cfcl import __version__, cli_data, cli_runs, cli_study, config
 from cfcl.cli_data import DataDir, overrides_with
@@ -148,7 +149,7 @@ def compare(
             if done:
                 console.print(progress.compare_table(summary.by_method(done)))
                 page = report.write(done, folder / "report.html", force=True)
-                console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+                console.print(f"Report: {page}", soft_wrap=True)
         failed = [outcome for outcome in outcomes if outcome.folder is None]
         for outcome in failed:
             complaints.print(f"failed: {outcome.config.method}, seed {outcome.config.seed}: {outcome.error}")
@@ -161,7 +162,7 @@ def presets() -> None:
     """List the ready-made runs."""
     with user_errors():
         for name, description in config.presets().items():
-            console.print(f"[bold]{name:<20}[/bold] {description}", soft_wrap=True, highlight=False)
+            console.print(Text(f"{name:<20}", "bold"), description, soft_wrap=True)
 
 
 @app.command("config")

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 from rich.table import Table
 
 from cfcl import config
 from cfcl.errors import CfclError
+from cfcl.shown import Words
 from cfcl.terminal import console, user_errors
 
 app = typer.Typer(
@@ -60,7 +61,7 @@ def list_sets(data_dir: DataDir = None) -> None:
         console.print(table)
         for name, folder in folders.items():
             if folder is not None:
-                console.print(f"{name} is in {folder}", soft_wrap=True, highlight=False)
+                console.print(f"{name} is in {folder}", soft_wrap=True)
         console.print("`cfcl data fetch NAME` gets one; data.dataset = 'folder' or 'npz' takes images of your own.")
 
 
@@ -79,7 +80,7 @@ def fetch(
 
         entry = catalogue.find_set(name)
         folder = catalogue.home(data_dir) / entry.name
-        console.print(f"{entry.description}. Licence: {entry.licence}.", highlight=False)
+        console.print(f"{entry.description}. Licence: {entry.licence}.")
         with _download_bar() as bars:
             tasks = {file.name: bars.add_task(file.name, total=file.num_bytes, start=False) for file in entry.files}
 
@@ -93,7 +94,6 @@ def fetch(
         console.print(
             f"{entry.name}: {len(fetched)} of {len(tasks)} files fetched, all as published, in {folder}",
             soft_wrap=True,
-            highlight=False,
         )
 
 
@@ -124,7 +124,6 @@ def show(
             f"{dataset.name}: {len(dataset.train_images):,} training and {len(dataset.test_images):,} test images of "
             f"{'×'.join(map(str, dataset.image_shape))}, {labels}. Contact sheet: {out}",
             soft_wrap=True,
-            highlight=False,
         )
 
 
@@ -136,5 +135,5 @@ def _data_config(spec: str, overrides: list[str]) -> config.DataConfig:
 
 
 def _download_bar() -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    columns = (Words("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     return Progress(*columns, console=console)

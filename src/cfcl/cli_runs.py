@@ -45,7 +45,7 @@ def resume(
         from cfcl.runs import folders, suites
 
         if folders.tidied(folder):
-            console.print(f"Finished already: {folder}", soft_wrap=True, highlight=False)
+            console.print(f"Finished already: {folder}", soft_wrap=True)
             return
         wanted = folders.unfinished(folder)[1]
 
@@ -78,7 +78,7 @@ def list_runs(
         console.print(progress.runs_table(found) if found else f"There are no run folders below {str(folder)!r}.")
         for entry in found:
             if entry.command:
-                console.print(entry.command, soft_wrap=True, highlight=False)
+                console.print(entry.command, soft_wrap=True)
 
 
 def make_report(
@@ -95,7 +95,7 @@ def make_report(
 
         unfinished = overview.unfinished(runs)
         page = report.write(folders.find(runs, needed=not unfinished), out, unfinished=unfinished, force=force)
-        console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+        console.print(f"Report: {page}", soft_wrap=True)
 
 
 def follow(simulate: Callable[..., "Result"], wanted: Config, *, as_json: bool) -> None:
@@ -111,4 +111,4 @@ def follow(simulate: Callable[..., "Result"], wanted: Config, *, as_json: bool) 
     if result.folder is None:  # one of torchrun's processes, but not the one that writes
         return
     console.print(progress.run_table(result.evaluations))
-    console.print(f"Run folder: {result.folder}", soft_wrap=True, highlight=False)
+    console.print(f"Run folder: {result.folder}", soft_wrap=True)

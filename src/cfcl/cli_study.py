@@ -72,7 +72,7 @@ def reproduce(
             wish, out, num_workers=workers, device=device, overrides=overrides_with(None, data_dir), console=console
         )
         console.print(progress.verdicts(ended.report[0].judgements))
-        console.print(f"Report: {ended.folder / 'report.html'}", soft_wrap=True, highlight=False)
+        console.print(f"Report: {ended.folder / 'report.html'}", soft_wrap=True)
         for outcome in ended.failed:
             run = outcome.config
             complaints.print(f"failed: {run.name}, {run.method}, seed {run.seed}: {outcome.error}")
@@ -101,7 +101,7 @@ def redraw(
         if into is not None:
             pages.insert_verdicts(found, into)
         console.print(progress.verdicts(found[0].judgements))
-        console.print(f"Report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
+        console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
 
 
 def parse_seeds(text: str) -> list[int]:

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from types import FrameType
 
 import typer
-from rich.console import Console
 
 from cfcl.errors import CfclError, Interrupted
+from cfcl.shown import Terminal
 
-console = Console()
-complaints = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+console = Terminal()
+complaints = Terminal(stderr=True, soft_wrap=True)
 
 
 def note(text: str) -> None:

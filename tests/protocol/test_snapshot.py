@@ -23,7 +23,7 @@ def _played(*overrides: str) -> tuple[Simulation, dict[str, Any]]:
     """A run after its fifth step, and a snapshot of it."""
     config = small("checkpoint.every=5", "train.steps=6", "exchange.method=novel", "exchange.buffer=keep", *overrides)
     simulation = Simulation(config, saved=True)
-    found = next(item for item in simulation.rows() if isinstance(item, Snapshot))
+    found = next(item for item in simulation.play() if isinstance(item, Snapshot))
     return simulation, found.tree
 
 

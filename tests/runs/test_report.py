@@ -243,6 +243,34 @@ def test_hostile_names_are_escaped(make_run: MakeRun) -> None:
     assert "config.toml' --device cuda:1" in page.text
 
 
+def test_what_is_not_printable_is_shown_escaped(make_run: MakeRun, tmp_path: Path) -> None:
+    odd, shown = "a\x1b[31m\n\u202eb\udcff", r"a\x1b[31m\n\u202eb\udcff"
+    run = make_run("fedavg", folder=odd, environment=replace(ENVIRONMENT, machine=odd))
+    other = make_run("fedavg", 'graph.edges_file="\\u001b[31m"', seed=1)
+
+    text = report.write([run, other], tmp_path / "page.html").read_text(encoding="utf-8")
+
+    page = Page(text)
+    assert text.replace("\n", "").isprintable()
+    assert page.tables[-2][1][0] == shown.replace(r"\n", "\n")  # which a page does not show
+    assert page.tables[-1][1][2] == shown
+    assert page.tables[-2][2][2] == r"\x1b[31m"
+    # Bytes, so that a shell finds the folder.
+    assert rf"cfcl run $'{tmp_path}/runs/a\x1b[31m\x0a\xe2\x80\xaeb\xff/config.toml'" in page.text
+
+
+def test_a_folder_may_look_like_an_option(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(style, "to_svg", lambda figure, prefix: "<svg ></svg>")
+    run = replace(make_run("fedavg"), folder=Path("-x; rm"))
+
+    assert "cfcl run './-x; rm/config.toml'" in Page(report.render([run])).text
+
+
+def test_a_browser_may_run_no_script_and_fetch_nothing(make_run: MakeRun) -> None:
+    rule = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+    assert f'<meta http-equiv="Content-Security-Policy" content="{rule}">' in report.render([make_run("fedavg")])
+
+
 def test_repeated_runs_are_left_out_and_said_to_be(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(style, "to_svg", lambda figure, prefix: "<svg ></svg>")
     page = Page(report.render([make_run("fedavg"), make_run("fedavg", folder="again")]))

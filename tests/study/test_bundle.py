@@ -123,6 +123,18 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path, name: str, old: s
     assert "\n" not in str(caught.value)
 
 
+def test_names_are_read_as_they_are_shown(tmp_path: Path) -> None:
+    odd = "a\x1b[31m\r\n\u202eb"
+    spot = ("fig9", odd, "fedavg", ("devices", odd))
+    bundle.write(made.study({spot: [made.record((0.5, 0.5), versions=odd)]}), tmp_path)
+
+    found = bundle.read(tmp_path)
+
+    shown = r"a\x1b[31m\r\n\u202eb"
+    ((cell,), (run,)) = found.cells, found.runs.values()
+    assert (cell.panel, cell.settings, run.versions) == (shown, {"devices": shown}, shown)
+
+
 def test_a_study_knows_what_it_holds() -> None:
     study = _study()
 

@@ -3,10 +3,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from cfcl import __version__
 from cfcl.errors import CfclError
 from cfcl.runs import style
+from cfcl.shown import visible
 from cfcl.study import captions, claims, markdown, pages, report, webpage
 from cfcl.study.bundle import Study
 from cfcl.study.figures import FIGURES
@@ -317,6 +319,51 @@ def test_hostile_text_is_escaped() -> None:
     assert Page(text).text.count(HOSTILE) >= 6
     assert "<script" not in re.sub(r"`[^`]*`", "", readme)
     assert "&lt;script&gt;alert('1')&amp;amp;\\|\\*x\\*" in readme
+
+
+LINKS = [
+    "[x](javascript:alert(1))",
+    "[x](JaVaScRiPt:alert(1))",
+    "[x](java\tscript:alert(1))",
+    "[x](&#106;avascript:alert&#40;1))",
+    "![x](data:text/html,<script>alert(1)</script>)",
+    "[x]( vbscript:x)",
+    "\\[x](javascript:alert(1))",
+    "[x]: javascript:alert(1)",
+    "<javascript:alert(1)>",
+    "<img src=x onerror=alert(1)>",
+    "`code` **bold** ~~struck~~ --> </details>",
+    "\x1b[31m \u202egnp \ud800",
+]
+
+
+@pytest.mark.parametrize("hostile", LINKS)
+def test_text_in_markdown_is_text(hostile: str) -> None:
+    study = made.study(
+        {("fig5", visible(hostile), "fedavg"): [made.record(HIGH, versions=hostile), None]},
+        notes=[hostile],
+        profile=hostile,
+    )
+
+    tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(_readme(study))
+
+    inner = [child for token in tokens for child in token.children or ()]
+    assert {child.attrs["href"] for child in inner if child.type == "link_open"} == set(report.FILES)
+    assert {child.attrs["src"] for child in inner if child.type == "image"} == {"fig5.png"}
+    assert {child.type for child in inner} == {"text", "code_inline", "link_open", "link_close", "image"}
+    blocks = [token.content for token in tokens if token.type == "html_block"]
+    assert all(text.startswith(("<details><summary>", "</details>")) for text in blocks)
+    shown = ["".join(child.content for child in token.children or ()) for token in tokens]
+    assert visible(" ".join(hostile.split())) in shown
+
+
+def test_commands_are_quoted() -> None:
+    study = made.study({("fig5", "a`b; rm *", "fedavg"): [HIGH]}, profile="$(id)\x1b")
+
+    line = r"cfcl reproduce fig5 --profile $'$(id)\x1b' --panels 'a`b; rm *' --seeds 1"
+    assert captions.commands(study, "fig5") == [line]
+    assert f"\n\n`` {line} ``\n\n" in _readme(study)
+    assert line in Page(_page(study)).text
 
 
 def test_markdown_has_the_same_tables_and_the_figures_beside_it() -> None:

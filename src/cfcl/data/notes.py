@@ -2,6 +2,8 @@
 
 import sys
 
+from cfcl.shown import visible
+
 _said: set[str] = set()
 
 
@@ -9,4 +11,4 @@ def note(text: str) -> None:
     """Print `text` on standard error, once in the life of the process."""
     if text not in _said:
         _said.add(text)
-        print(f"note: {text}", file=sys.stderr, flush=True)
+        print(f"note: {visible(text)}", file=sys.stderr, flush=True)

@@ -59,7 +59,8 @@ class Encoder:
         }
         self._bound: Tensor | None = None
         self.initial = Weights(_flatten(self._params), _flatten(self._buffers))
-        self.embedding_dim = self._try()
+        # Of our own we know it, and an image may be as large as a file says.
+        self.embedding_dim = config.embedding_dim if module is None else self._try()
 
     @property
     def num_parameters(self) -> int:
@@ -105,9 +106,8 @@ class Encoder:
         try:
             embeddings = self.embed(self.initial, black)
         except (RuntimeError, ValueError, TypeError) as error:
-            reason = str(error).splitlines()[0]
             raise CfclError(
-                f"the encoder cannot take images of shape {self.image_shape} ({reason}): change it or the images"
+                f"the encoder cannot take images of shape {self.image_shape} ({reason(error)}): change it or the images"
             ) from None
         if embeddings.ndim != 2 or len(embeddings) != 2:
             raise CfclError(
@@ -131,6 +131,24 @@ class Encoder:
             if sizes:
                 for target, part in zip(targets, torch.split(flat, sizes), strict=True):
                     target.data = part.view_as(target)
+
+
+def usable_device(name: str) -> torch.device:
+    """The device called `name`, which has been seen to work."""
+    try:
+        where = torch.device(name)
+        torch.zeros(1, device=where).item()
+    except (RuntimeError, AssertionError, ImportError, TypeError, ValueError) as error:
+        raise CfclError(
+            f"device {name!r} cannot be used: {reason(error)}; choose cpu, or a device this torch has"
+        ) from None
+    return where
+
+
+def reason(error: Exception) -> str:
+    """What went wrong, in a line that is not too long."""
+    said = error.strerror if isinstance(error, OSError) else str(error)
+    return " ".join((said or type(error).__name__).split())[:160]
 
 
 def portions(images: Tensor) -> tuple[Tensor, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from cfcl.config import Config
 from cfcl.runs import forecast
@@ -132,9 +133,8 @@ def _memory(one: Forecast) -> str:
 
 def _empty(title: str, *, show_header: bool = True) -> Table:
     return Table(
-        title=title,
+        title=Text(title, "bold"),
         title_justify="left",
-        title_style="bold",
         caption_justify="left",
         box=box.SIMPLE_HEAD,
         show_header=show_header,

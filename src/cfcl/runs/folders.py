@@ -4,7 +4,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from cfcl.errors import CfclError, Failed
 from cfcl.files import write_atomically
 from cfcl.records import Environment, Evaluation, Final, LinkCost, Pull, Record, Setup, Timings, Update, Upfront
 from cfcl.runs import checkpoints
+from cfcl.shown import command
 
 CONFIG = "config.toml"
 METRICS = "metrics.jsonl"
@@ -242,8 +242,8 @@ class Writer:
             if not isinstance(error, KeyboardInterrupt):
                 with suppress(OSError):
                     (self.partial / FAILED).write_text(f"{error}\n", encoding="utf-8")
-            command = shlex.join(["cfcl", "resume", str(self.partial)])
-            error.add_note(f"what was measured is kept; to go on: {command}")
+            go_on = command("cfcl", "resume", str(self.partial))
+            error.add_note(f"what was measured is kept; to go on: {go_on}")
         return error
 
 

@@ -1,7 +1,6 @@
 """What run folders there are, how far each has come, and how to go on with those that are not finished."""
 
 import fcntl
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from cfcl import config as configs
 from cfcl.errors import CfclError
 from cfcl.runs import checkpoints
 from cfcl.runs.folders import CONFIG, FAILED, LOCK, METRICS, PARTIAL
+from cfcl.shown import command
 
 State = Literal["finished", "running", "unfinished", "failed", "unreadable"]
 
@@ -31,7 +31,7 @@ class Entry:
     @property
     def command(self) -> str:
         """What goes on with it; nothing if there is no need."""
-        return shlex.join(["cfcl", "resume", str(self.folder)]) if self.state in ("unfinished", "failed") else ""
+        return command("cfcl", "resume", str(self.folder)) if self.state in ("unfinished", "failed") else ""
 
 
 def below(path: Path) -> list[Entry]:

@@ -3,6 +3,11 @@
 import html
 from collections.abc import Iterable, Sequence
 
+from cfcl.shown import visible
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+"""What a browser may do with a page, whatever got into it: show our styles and pictures, and nothing else."""
+
 STYLE = """
 :root { color-scheme: light dark; --line: #d5d8dc; --soft: #f4f5f7; --muted: #5b6470; }
 @media (prefers-color-scheme: dark) { :root { --line: #3a4048; --soft: #1d2127; --muted: #a3acb8; } }
@@ -41,13 +46,13 @@ class Html(str):
 
 def tag(name: str, *children: str, **attributes: str) -> Html:
     """An element; a trailing underscore in an attribute's name is dropped, an inner one becomes a hyphen."""
-    given = "".join(f' {key.rstrip("_").replace("_", "-")}="{html.escape(value)}"' for key, value in attributes.items())
+    given = "".join(f' {key.rstrip("_").replace("_", "-")}="{_escaped(value)}"' for key, value in attributes.items())
     return Html(f"<{name}{given}>{join(children)}</{name}>")
 
 
 def join(children: Iterable[str]) -> Html:
     """Elements and texts one after another."""
-    return Html("".join(child if isinstance(child, Html) else html.escape(child) for child in children))
+    return Html("".join(child if isinstance(child, Html) else _escaped(child) for child in children))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, words: bool = False) -> Html:
@@ -59,7 +64,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, words: bool = F
 
 def figure(svg: str, title: str, caption: str) -> Html:
     """An inline SVG (our own, so it is not escaped) with its caption; `title` is read out instead of it."""
-    named = svg.replace("<svg ", f'<svg role="img" aria-label="{html.escape(title)}" ', 1)
+    named = svg.replace("<svg ", f'<svg role="img" aria-label="{_escaped(title)}" ', 1)
     return tag("figure", Html(named), tag("figcaption", caption))
 
 
@@ -68,8 +73,13 @@ def document(title: str, *body: str) -> str:
     head = join(
         [
             Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
+            Html(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'),
             tag("title", title),
             tag("style", Html(STYLE)),
         ]
     )
     return f"<!DOCTYPE html>\n{tag('html', tag('head', head), tag('body', *body), lang='en')}\n"
+
+
+def _escaped(text: str) -> str:
+    return html.escape(visible(text, keep="\n"))

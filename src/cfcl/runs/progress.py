@@ -11,15 +11,16 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     TaskID,
-    TextColumn,
     TimeRemainingColumn,
 )
 from rich.table import Column, Table
+from rich.text import Text
 
 from cfcl.config import Config
 from cfcl.records import Done, Evaluation, Failed, Record, Update, Warned
 from cfcl.runs.overview import Entry
 from cfcl.runs.summary import Summary
+from cfcl.shown import Words
 
 
 class _Status:
@@ -87,12 +88,12 @@ class CompareProgress:
         if isinstance(record, Failed):
             return
         if isinstance(record, Warned):
-            self._console.print(f"note: {name}: {record.text}", soft_wrap=True, highlight=False)
+            self._console.print(f"note: {name}: {record.text}", soft_wrap=True)
             return
         if isinstance(record, Done):
             self._progress.update(self._tasks[position], completed=config.train.steps)
             if not self._console.is_terminal:
-                self._console.print(f"{name} is done: {record.folder}", soft_wrap=True, highlight=False)
+                self._console.print(f"{name} is done: {record.folder}", soft_wrap=True)
             return
         self._steps[position] = max(self._steps[position], _done(record))
         self._progress.update(
@@ -179,9 +180,8 @@ def percent(value: float | None, form: str) -> str:
 
 def _table(title: str) -> Table:
     return Table(
-        title=title,
+        title=Text(title, "bold"),
         title_justify="left",
-        title_style="bold",
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
@@ -191,10 +191,10 @@ def _table(title: str) -> Table:
 
 def _progress(console: Console) -> Progress:
     return Progress(
-        TextColumn("{task.description}"),
+        Words("{task.description}"),
         BarColumn(bar_width=24),
         MofNCompleteColumn(table_column=Column(no_wrap=True)),
-        TextColumn("{task.fields[status]}"),
+        Words("{task.fields[status]}"),
         TimeRemainingColumn(compact=True, elapsed_when_finished=True, table_column=Column(no_wrap=True)),
         console=console,
     )

@@ -1,7 +1,5 @@
 """One self-contained page out of run folders."""
 
-import os
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from pathlib import Path
@@ -11,6 +9,7 @@ from matplotlib.figure import Figure
 from cfcl import __version__, methods
 from cfcl import config as configs
 from cfcl.errors import CfclError
+from cfcl.files import write_atomically
 from cfcl.runs import network, page, plots, style
 from cfcl.runs.folders import Run
 from cfcl.runs.overview import Entry
@@ -19,6 +18,7 @@ from cfcl.runs.plots import HEALTH, PULLS, TRAINING, Quantity
 from cfcl.runs.progress import number, size
 from cfcl.runs.series import by_name, differences, final, settings, show, usual
 from cfcl.runs.summary import Summary, by_curve
+from cfcl.shown import command
 
 _LAST = ("Settings", "Versions", "Commands")
 
@@ -66,7 +66,7 @@ def write(runs: Sequence[Run], out: Path, *, unfinished: Sequence[Entry] = (), f
     text = render(runs, unfinished)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        _replace(out, text)
+        write_atomically(out, text.encode())
     except OSError as error:
         raise CfclError(f"cannot write {str(out)!r}: {error.strerror}; choose another --out") from None
     return out
@@ -115,16 +115,6 @@ def _unfinished(entries: Sequence[Entry]) -> list[Html]:
         tag("p", intro),
         page.table(["Run", "State", "Saved at step", "Why", "To go on"], rows, words=True),
     ]
-
-
-def _replace(out: Path, text: str) -> None:
-    """Write beside `out`, then put it in its place."""
-    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(out)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _check_free(out: Path, force: bool) -> None:
@@ -326,4 +316,5 @@ def _commands(runs: Sequence[Run]) -> Html:
 def _command(run: Run) -> str:
     where = run.environment.device
     device = [] if where == "cpu" else ["--device", where]
-    return shlex.join(["cfcl", "run", str(run.folder / "config.toml"), *device])
+    path = str(run.folder / "config.toml")
+    return command("cfcl", "run", f"./{path}" if path.startswith("-") else path, *device)

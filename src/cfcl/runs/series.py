@@ -10,6 +10,7 @@ from cfcl import config as configs
 from cfcl.config import Config
 from cfcl.records import Evaluation, Pull, Record
 from cfcl.runs.folders import Run
+from cfcl.shown import visible
 
 Series = Mapping[str, Sequence[Run]]
 """Runs by the name of their curve, one per seed."""
@@ -96,7 +97,7 @@ def show(value: Any) -> str:
     """A setting for people."""
     if value is None:
         return "not set"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else visible(str(value))
 
 
 def seconds(run: Run, at: Evaluation) -> float:

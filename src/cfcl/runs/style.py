@@ -14,6 +14,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from cfcl.files import write_atomically
+from cfcl.shown import visible
+
 P = ParamSpec("P")
 T = TypeVar("T")
 Dash = str | tuple[float, tuple[float, ...]]
@@ -133,7 +136,7 @@ def styled(function: Callable[P, T]) -> Callable[P, T]:
 
 def save_png(figure: Figure, path: Path) -> None:
     """Write `figure`; the same figure gives the same bytes."""
-    path.write_bytes(to_png(figure))
+    write_atomically(path, to_png(figure))
 
 
 @styled
@@ -153,7 +156,7 @@ def to_svg(figure: Figure, prefix: str) -> str:
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     canvas: Any = FigureCanvasSVG(figure)
     canvas.print_svg(buffer, metadata=nothing)
-    text = buffer.getvalue()
+    text = visible(buffer.getvalue(), keep="\n")
     text = text[text.index("<svg") :]
     named = set(re.findall(r'(?:url\(|href=")#([^")]+)', text))
     text = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in named else "", text)

@@ -255,7 +255,7 @@ def _played(
     simulation: Simulation, before: Tree | None, watch: Watch, note: Note, writer: Writer | None = None
 ) -> Iterator[Record]:
     """The records to come, written down with the checkpoints between them."""
-    for item in simulation.rows(before):
+    for item in simulation.play(before):
         if isinstance(item, Snapshot):
             assert writer is not None
             size, digest = writer.position()

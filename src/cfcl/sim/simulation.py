@@ -109,8 +109,12 @@ class Simulation:
         """What communication has cost."""
         return self.run.ledger
 
-    def rows(self, before: Tree | None = None) -> Iterator[Record | Snapshot]:
-        """Run to the end, yielding one record after another; from the snapshot `before` on, if the leader has one."""
+    def rows(self) -> Iterator[Record]:
+        """Run to the end, yielding one record after another."""
+        return (item for item in self.play() if isinstance(item, Record))
+
+    def play(self, before: Tree | None = None) -> Iterator[Record | Snapshot]:
+        """The same with snapshots between the records; from the snapshot `before` on, if the leader has one."""
         run, num_steps = self.run, self.config.train.steps
         with single_thread():
             goes_on = self._saved and self._go_on(before)

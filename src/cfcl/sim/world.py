@@ -16,7 +16,7 @@ from cfcl.device import Lacks, Setting
 from cfcl.errors import CfclError
 from cfcl.exchange import links, policies
 from cfcl.exchange.cost import Ledger
-from cfcl.models import Encoder
+from cfcl.models import Encoder, usable_device
 from cfcl.protocol.parties import Rules
 from cfcl.records import Setup, Update
 from cfcl.topology import Graph
@@ -86,7 +86,7 @@ def build(
 
     A `dataset` takes the place of the one that `config.data` names, a `module` that of `config.model.encoder`.
     """
-    where = _torch_device(torch_device)
+    where = usable_device(torch_device)
     policy = policies.find(config.exchange.method)
     dataset = datasets.load(config.data) if dataset is None else dataset
     parts = partition.split(
@@ -151,13 +151,3 @@ def single_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _torch_device(name: str) -> torch.device:
-    try:
-        where = torch.device(name)
-        torch.zeros(1, device=where)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise CfclError(f"device {name!r} cannot be used: {reason}; choose cpu, or a device this torch has") from None
-    return where

@@ -6,6 +6,7 @@ it all comes from.
 """
 
 import csv
+import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cfcl.errors import CfclError
+from cfcl.files import write_atomically
 from cfcl.methods import MODES, ordered, parse
+from cfcl.shown import visible
 
 T = TypeVar("T")
 
@@ -195,7 +198,7 @@ def _write(study: Study, folder: Path) -> list[Path]:
         for other, value in zip(run.labels, row, strict=True)
     )
     about = folder / "study.json.part"
-    about.write_text(json.dumps(study.about, indent=1) + "\n", encoding="utf-8")
+    write_atomically(about, (json.dumps(study.about, indent=1) + "\n").encode())
     return [
         _table(folder / "evaluations.csv.part", ["digest", *_names(Evaluation)], evaluations),
         _table(folder / "distances.csv.part", ["digest", "label", "other", "distance"], distances),
@@ -237,14 +240,19 @@ def _names(kind: type) -> list[str]:
 _SCALARS = _names(Record)[:-3]
 """Without evaluations, labels and distances, which have files of their own."""
 _READERS: Mapping[Any, Any] = {
-    str: str,
+    str: visible,
     int: int,
     float: float,
     float | None: lambda text: float(text) if text else None,
     tuple[int, ...]: lambda text: tuple(int(word) for word in text.split()),
-    Mapping[str, Value]: json.loads,
+    Mapping[str, Value]: lambda text: json.loads(text, object_hook=_shown),
 }
 """From the text in a file to a field's type."""
+
+
+def _shown(settings: dict[str, Any]) -> dict[str, Any]:
+    """Names and words may come from anywhere, and are drawn and printed."""
+    return {visible(key): visible(value) if isinstance(value, str) else value for key, value in settings.items()}
 
 
 def _words(item: Any) -> list[Any]:
@@ -270,8 +278,9 @@ def _parsed(kind: type[T], row: Mapping[str, str], **others: Any) -> T:
 
 
 def _table(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([head, *rows])
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows([head, *rows])
+    write_atomically(path, text.getvalue().encode())
     return path
 
 

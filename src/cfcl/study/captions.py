@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cfcl.shown import command
 from cfcl.study import layout, tables
 from cfcl.study.bundle import Study
 from cfcl.study.figures import FIGURES
@@ -76,7 +77,7 @@ def commands(study: Study, figure: str) -> list[str]:
         groups.setdefault(tuple(sorted(mine - {study.about["pilot"]})), []).append(panel)
     words = ["cfcl", "reproduce", figure, "--profile", str(study.about["profile"])]
     return [
-        " ".join([*words, "--panels", ",".join(panels), *(["--seeds", ",".join(map(str, seeds))] if seeds else [])])
+        command(*words, "--panels", ",".join(panels), *(["--seeds", ",".join(map(str, seeds))] if seeds else []))
         for seeds, panels in groups.items()
     ]
 

@@ -1,10 +1,12 @@
 """A study as Markdown, for a README that lies beside the figures' files."""
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 
 from cfcl import __version__
 from cfcl.errors import CfclError
+from cfcl.shown import visible
 from cfcl.study import captions, claims, report
 from cfcl.study.captions import Chapter
 from cfcl.study.report import Part, Report
@@ -57,7 +59,7 @@ def _chapter(item: Chapter) -> list[str]:
     if item.missing:
         lines = "\n".join(f"- {_plain(line)}" for line in item.missing)
         parts.append(_folded("Missing runs", lines))
-    parts += [f"`{_code(command)}`" for command in item.commands]
+    parts += [_code(command) for command in item.commands]
     parts.append(f"Versions: {_plain('; '.join(item.versions) or 'no run, so none')}.")
     return parts
 
@@ -65,7 +67,7 @@ def _chapter(item: Chapter) -> list[str]:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of `rows`."""
     plain = [[_plain(cell) for cell in row] for row in (head, *rows)]
-    lines = [plain[0], ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in plain[1:])]
+    lines = [plain[0], ["---"] * len(head), *plain[1:]]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
@@ -74,9 +76,12 @@ def _folded(summary: str, text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that Markdown shows as it is, in one line."""
-    return " ".join(html.escape(text, quote=False).replace("*", "\\*").replace("_", "\\_").split())
+    """Text that Markdown shows as it is, in one line: no link, no code, no mark-up."""
+    line = " ".join(visible(text, keep="\n\t").split())
+    return re.sub(r"([\\`*_\[\]|~$])", r"\\\1", html.escape(line, quote=False))
 
 
 def _code(text: str) -> str:
-    return " ".join(text.replace("`", "'").split())
+    """Printable text as code, between more backticks than it has in a row."""
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence} {text} {fence}" if len(fence) > 1 else f"`{text}`"

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from cfcl.errors import CfclError
+from cfcl.files import write_atomically
 from cfcl.study import markdown, webpage
 from cfcl.study.report import Report
 
@@ -21,7 +22,7 @@ def write(report: Report, folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, content in files.items():
-            path.write_bytes(content)
+            write_atomically(path, content)
     except OSError as error:
         raise CfclError(f"cannot write pages to {str(folder)!r}: {error.strerror}; choose another folder") from None
     return list(files)
@@ -31,6 +32,6 @@ def insert_verdicts(report: Report, document: Path) -> None:
     """Put the newest verdicts where `document` has a place for them."""
     try:
         text = document.read_text(encoding="utf-8")
-        document.write_text(markdown.insert_verdicts(report[0], text, str(document)), encoding="utf-8")
+        write_atomically(document, markdown.insert_verdicts(report[0], text, str(document)).encode())
     except (OSError, UnicodeError) as error:
         raise CfclError(f"cannot put verdicts into {str(document)!r}: {error}; name a Markdown file") from None

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TimeElapsedColumn
 from rich.table import Column, Table
+from rich.text import Text
 
 from cfcl.config import Config
 from cfcl.records import Done, Evaluation, Failed, Record, Warned
+from cfcl.shown import Words
 from cfcl.study import claims
 from cfcl.study.claims import Judgement
 
@@ -20,10 +22,10 @@ class StudyProgress(Progress):
 
     def __init__(self, console: Console, todo: Sequence[Config], *, reused: int, num_workers: int) -> None:
         super().__init__(
-            TextColumn("{task.description}"),
+            Words("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(table_column=Column(no_wrap=True)),
-            TextColumn("{task.fields[status]}"),
+            Words("{task.fields[status]}"),
             TimeElapsedColumn(table_column=Column(no_wrap=True)),
             console=console,
         )
@@ -47,7 +49,7 @@ class StudyProgress(Progress):
                 self._finish(position, name, record)
                 return
             if isinstance(record, Warned):
-                self.console.print(f"note: {name}: {record.text}", soft_wrap=True, highlight=False)
+                self.console.print(f"note: {name}: {record.text}", soft_wrap=True)
                 return
             step = int(getattr(record, "step", 0))
             self.update(task, completed=step)
@@ -66,7 +68,7 @@ class StudyProgress(Progress):
         self.update(self._all, advance=1, status=self._status())
         if not self.console.is_terminal:
             how = f"failed: {ended.error}" if isinstance(ended, Failed) else "is done"
-            self.console.print(f"{name} {how}; {self._status()}", soft_wrap=True, highlight=False)
+            self.console.print(f"{name} {how}; {self._status()}", soft_wrap=True)
 
     def _status(self) -> str:
         left = self._left.seconds()
@@ -124,9 +126,8 @@ def verdicts(judgements: Iterable[Judgement]) -> Table | str:
     if not found:
         return claims.NONE
     table = Table(
-        title="\nVerdicts",
+        title=Text("\nVerdicts", "bold"),
         title_justify="left",
-        title_style="bold",
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
@@ -135,5 +136,5 @@ def verdicts(judgements: Iterable[Judgement]) -> Table | str:
         table.add_column(name)
     for item in found:
         colour = {claims.SUPPORTED: "green", claims.NOT_SUPPORTED: "red"}.get(item.verdict, "yellow")
-        table.add_row(item.claim.id, item.claim.says, f"[{colour}]{item.verdict}[/]", item.counts)
+        table.add_row(item.claim.id, item.claim.says, Text(item.verdict, colour), item.counts)
     return table

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cfcl import config as configs
+from cfcl.files import write_atomically
 from cfcl.methods import MODES
 from cfcl.models import load_encoder
 from cfcl.runs import folders
@@ -25,9 +26,7 @@ def select(folder: Path, cell: Cell, kept: Path) -> list[Selection]:
     if [row["method"] for row in rows] != list(SELECTING):
         rows = [asdict(item) for item in _select(folders.load(folder), cell)]
         kept.mkdir(parents=True, exist_ok=True)
-        part = file.with_suffix(".part")
-        part.write_text(json.dumps(rows) + "\n", encoding="utf-8")
-        part.replace(file)
+        write_atomically(file, (json.dumps(rows) + "\n").encode())
     return [Selection(**{**row, "panel": cell.panel, "histogram": tuple(row["histogram"])}) for row in rows]
 
 
