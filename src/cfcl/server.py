@@ -40,8 +40,7 @@ def participants(config: Config, step: int) -> tuple[int, ...]:
     everyone, size = config.partition.num_devices, config.aggregation.num_devices
     if size is None or size == everyone:
         return tuple(range(everyone))
-    drawn = torch.randperm(everyone, generator=rng.stream(config.seed, "participants", step))[:size]
-    return tuple(sorted(drawn.tolist()))
+    return tuple(rng.places(everyone, size, config.seed, "participants", step).tolist())
 
 
 def needs_all(config: Config) -> bool:
