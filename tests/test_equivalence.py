@@ -23,6 +23,8 @@ READINGS = [
     ("exchange.candidates=relay", "exchange.mode=implicit"),
     ("exchange.candidates=per_aggregation", "exchange.push=aggregation", "exchange.mode=implicit"),
     ("aggregation.num_devices=2", "cost.charge_broadcast=true", "cost.transmit_watts=0.7", "cost.step_seconds=0.1"),
+    ("aggregation.rule=median", "train.steps=8"),
+    ("aggregation.rule=trimmed", "aggregation.trim=0.3", "aggregation.num_devices=3", "train.steps=8"),
     ("aggregation.moments=reset", "train.optimiser=sgd", "train.fedprox=0.1"),
     ("exchange.num_pulled=0",),
     ("exchange.method=novel", "exchange.buffer=keep"),
@@ -70,6 +72,8 @@ CROWDS: list[tuple[int, tuple[str, ...]]] = [
     (2, ("exchange.candidates=relay", "exchange.buffer=keep", "evaluation.log_every=1")),
     (3, ("exchange.mode=implicit", "evaluation.num_health_devices=2", "evaluation.num_traced=1")),
     (4, ("model.encoder=slim-resnet18", "train.steps=6", "aggregation.num_devices=3")),
+    (2, ("aggregation.rule=trimmed", "aggregation.trim=0.3", "aggregation.num_devices=3", "train.steps=8")),
+    (3, ("aggregation.rule=median", "train.steps=8")),
 ]
 
 
@@ -85,6 +89,8 @@ ISOLATED: list[tuple[str, ...]] = [
     ("exchange.candidates=relay", "exchange.mode=implicit", "exchange.push=aggregation"),
     ("exchange.importance_model=both_local", "exchange.mode=implicit"),
     ("model.encoder=slim-resnet18", "train.steps=6", "aggregation.num_devices=3", "cost.charge_broadcast=true"),
+    ("aggregation.rule=median", "train.steps=8"),
+    ("aggregation.rule=trimmed", "aggregation.trim=0.3", "aggregation.num_devices=3", "train.steps=8"),
 ]
 
 

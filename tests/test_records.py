@@ -92,9 +92,13 @@ EXAMPLES: dict[str, tuple[Record, str]] = {
         '"labels":[[0],[1,2]],"edges":[[0,1]],"positions":[[0.5,1.0],[0.0,2.5]]}',
     ),
     "a run without labels": (
-        Evaluation(0, None, None, 0.25, -1.5, 7.5, 5e-324, None, 1, 2, 3, 4, 0.1, 0.0),
+        Evaluation(1, 2, 3, 4, 0.1, 0.0, 0, None, None, 0.25, -1.5, 7.5, 5e-324, None),
         '{"kind":"eval","step":0,"alignment":0.25,"uniformity":-1.5,"effective_rank":7.5,"objective":5e-324,'
         '"bytes_push":1,"bytes_pull":2,"bytes_up":3,"bytes_down":4,"seconds":0.1,"joules":0.0}',
+    ),
+    "what was paid at the start": (
+        Upfront(1, 2, 3, 4, 0.1, 0.0, 0),
+        '{"kind":"upfront","step":0,"bytes_push":1,"bytes_pull":2,"bytes_up":3,"bytes_down":4,"seconds":0.1,"joules":0.0}',
     ),
     "a pull that is explained": (
         PULL,

@@ -21,3 +21,13 @@ def test_a_stream_is_named_by_seed_and_words() -> None:
 def test_seeds_never_change() -> None:
     # A change here changes every published number.
     assert rng.derive(0, "pull", 3, 25) == 2504608501310636084
+
+
+def test_places_are_distinct_in_order_and_at_most_so_many() -> None:
+    found = rng.places(100, 30, 7, "test").tolist()
+    assert len(set(found)) == 30
+    assert found == sorted(found)
+    assert 0 <= found[0] < found[-1] < 100
+    assert found != rng.places(100, 30, 7, "other").tolist()
+    assert found != rng.places(100, 30, 8, "test").tolist()
+    assert rng.places(3, 5, 7, "test").tolist() == [0, 1, 2]

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -35,6 +36,45 @@ def test_models_are_summed_in_double_precision() -> None:
     found = server.aggregate([model(0, 2.0**24, 1.0), model(1, 1.0, 1.0), model(2, 1.0, 1.0)])
     # (16,777,216 + 1 + 1) / 3; in single precision the ones are lost
     assert found.params.tolist() == [5_592_406.0, -5_592_406.0]
+
+
+def state(*models: LocalModel) -> ServerState:
+    return ServerState(Weights(torch.zeros(2), torch.zeros(1)), (0, 1, 2, 3), models=models)
+
+
+@pytest.mark.parametrize(("rule", "expected"), [("median", 4.0), ("trimmed", 27.25)])
+def test_rules_that_need_all_models_work_entry_by_entry_without_weights(rule: str, expected: float) -> None:
+    config = small(f"aggregation.rule={rule}", "aggregation.trim=0.2")
+    some = state(model(0, 6.0, 90.0), model(1, 1.0, 10.0), model(2, 100.0, 1.0), model(3, 2.0, 5.0))
+    rows = server.stack(some)
+    # parameters, buffers, and a one that says that there is a model
+    assert rows[1].tolist() == [1.0, -1.0, 10.0, 1.0]
+    found = server.finish(
+        some, torch.cat([server.combine(config, part) for part in torch.split(rows, [2, 1, 1], dim=1)])
+    )
+    # of 1, 2, 6 and 100: (2 + 6) / 2, and 109 / 4, as a fifth of four models is less than one
+    assert found.model.params.tolist() == [expected, -expected]
+    assert found.model.buffers.tolist() == [10 * expected]
+    assert found.model.params.dtype == torch.float32
+
+
+@pytest.mark.parametrize(("rule", "expected"), [("mean", False), ("median", True), ("trimmed", True)])
+def test_the_mean_alone_is_a_sum(rule: str, expected: bool) -> None:
+    assert server.needs_all(small(f"aggregation.rule={rule}")) is expected
+
+
+def test_extras_follow_the_same_rule_and_no_model_leaves_the_old_one() -> None:
+    config, old = small("aggregation.rule=median"), ServerState(Weights(torch.ones(1), torch.zeros(0)), (0, 1))
+    old = replace(old, extras={"target": torch.zeros(2)})
+    assert server.stack(old).shape == (0, 4)
+    assert server.finish(old, server.combine(config, server.stack(old))).model is old.model
+    sent = [
+        LocalModel(i, SERVER, 4, torch.tensor([i + 1.0]), torch.zeros(0), 1.0, {"target": torch.tensor([i, -5.0])})
+        for i in (0, 1)
+    ]
+    found = server.finish(old, server.combine(config, server.stack(replace(old, models=tuple(sent)))))
+    assert found.model.params.tolist() == [1.5]
+    assert found.extras["target"].tolist() == [0.5, -5.0]
 
 
 def test_all_devices_take_part_unless_a_number_is_set() -> None:

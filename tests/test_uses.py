@@ -43,6 +43,7 @@ OTHER: dict[str, object] = {
     "regulariser.staleness_factor": 2.0,
     "train.composition": "union",
     "train.remote_fraction": 0.2,
+    "aggregation.trim": 0.3,
     "aggregation.moments": "reset",
     "aggregation.buffers": "local",
     "model.norm": "group",
@@ -65,7 +66,7 @@ WORDS = [f"{method}-{mode}" for method in ("cfcl", "uniform", "kmeans", "bulk", 
 
 SHAPES = (
     ("partition.kind=dirichlet", "graph.kind=erdos_renyi", "graph.degree=2", "cost.charge_broadcast=true"),
-    ("model.encoder=slim-resnet18", "exchange.buffer=limit"),
+    ("model.encoder=slim-resnet18", "exchange.buffer=limit", "aggregation.rule=trimmed"),
     ("data.dataset=usps",),
 )
 """Runs in which the remaining settings act."""

@@ -51,22 +51,9 @@ class Setup(Record):
 
 
 @dataclass(frozen=True)
-class Evaluation(Record):
-    """The global encoder at an aggregation, and what was spent until then."""
+class Costs(Record):
+    """What was spent until then; in a line these figures stand last."""
 
-    KIND: ClassVar[str] = "eval"
-    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"probe", "knn", "cka"})
-
-    step: int
-    probe: float | None
-    """Accuracies are there where labels are."""
-    knn: float | None
-    alignment: float
-    uniformity: float
-    effective_rank: float
-    objective: float
-    cka: float | None
-    """How alike the local models were just before the aggregation; none at the start."""
     bytes_push: int
     bytes_pull: int
     bytes_up: int
@@ -84,20 +71,39 @@ class Evaluation(Record):
         """What devices sent to each other."""
         return self.bytes_push + self.bytes_pull
 
+    def to_dict(self) -> dict[str, Any]:
+        """As in a file."""
+        found = super().to_dict()
+        spent = {name: found.pop(name) for name in _TYPES[Costs]}
+        return {**found, **spent}
+
 
 @dataclass(frozen=True)
-class Upfront(Record):
+class Evaluation(Costs):
+    """The global encoder at an aggregation, and what was spent until then."""
+
+    KIND: ClassVar[str] = "eval"
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"probe", "knn", "cka"})
+
+    step: int
+    probe: float | None
+    """Accuracies are there where labels are."""
+    knn: float | None
+    alignment: float
+    uniformity: float
+    effective_rank: float
+    objective: float
+    cka: float | None
+    """How alike the local models were just before the aggregation; none at the start."""
+
+
+@dataclass(frozen=True)
+class Upfront(Costs):
     """What was paid at t = 0, before the first update: reserves pushed, or all that bulk exchange moves."""
 
     KIND: ClassVar[str] = "upfront"
 
     step: int
-    bytes_push: int
-    bytes_pull: int
-    bytes_up: int
-    bytes_down: int
-    seconds: float
-    joules: float
 
 
 @dataclass(frozen=True)
@@ -256,7 +262,7 @@ KINDS: dict[str, type[Record]] = {
 
 _TYPES: dict[type[Record], dict[str, Any]] = {
     kind: {field.name: get_type_hints(kind)[field.name] for field in fields(kind)}
-    for kind in (*KINDS.values(), Reason, LinkCost, Timings, Environment)
+    for kind in (*KINDS.values(), Costs, Reason, LinkCost, Timings, Environment)
 }
 _WORDS = {int: "a whole number", float: "a finite number", str: "text", tuple: "a list of the right length"}
 

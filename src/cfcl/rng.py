@@ -14,3 +14,8 @@ def derive(seed: int, *names: str | int) -> int:
 def stream(seed: int, *names: str | int) -> torch.Generator:
     """The generator called `names` of run `seed`, always on the CPU so that every device type draws the same."""
     return torch.Generator().manual_seed(derive(seed, *names))
+
+
+def places(total: int, most: int, seed: int, *names: str | int) -> torch.Tensor:
+    """At most `most` of `total` places, a uniform draw from the stream called `names`, in order."""
+    return torch.randperm(total, generator=stream(seed, *names))[:most].sort().values

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from cfcl import rng
 from cfcl.config import Config
-from cfcl.core.averaging import accumulate
+from cfcl.core.averaging import accumulate, trimmed_mean
 from cfcl.errors import CfclError
 from cfcl.exchange.messages import SERVER, GlobalModel, LocalModel
 from cfcl.models import Weights
@@ -24,8 +24,10 @@ class ServerState:
     """The devices whose models come here."""
     extras: Mapping[str, Tensor] = field(default_factory=dict)
     """What is averaged besides the model."""
+    models: tuple[LocalModel, ...] = ()
+    """Those that have arrived at this aggregation, where the rule needs all at once."""
     total: Tensor | None = None
-    """The sum of the models that have arrived at this aggregation."""
+    """Their sum, or a block of the result of another rule."""
 
     @property
     def first(self) -> bool:
@@ -38,8 +40,12 @@ def participants(config: Config, step: int) -> tuple[int, ...]:
     everyone, size = config.partition.num_devices, config.aggregation.num_devices
     if size is None or size == everyone:
         return tuple(range(everyone))
-    drawn = torch.randperm(everyone, generator=rng.stream(config.seed, "participants", step))[:size]
-    return tuple(sorted(drawn.tolist()))
+    return tuple(rng.places(everyone, size, config.seed, "participants", step).tolist())
+
+
+def needs_all(config: Config) -> bool:
+    """Whether the rule looks at all models at once, parameter by parameter; the mean of Eq. (5) is a sum."""
+    return config.aggregation.rule != "mean"
 
 
 def start(state: ServerState) -> Tensor:
@@ -49,8 +55,7 @@ def start(state: ServerState) -> Tensor:
 
 def add(total: Tensor, message: LocalModel) -> None:
     """Add one model to the sum of Eq. (5), in place; the order of models decides the bits."""
-    parts = _parts(Weights(message.params, message.buffers), message.extras)
-    accumulate(total[:-1], torch.cat([part.cpu() for part in parts]), message.weight)
+    accumulate(total[:-1], _flat(message), message.weight)
     total[-1] += message.weight
 
 
@@ -64,6 +69,19 @@ def finish(state: ServerState, total: Tensor) -> ServerState:
     return replace(
         state, model=Weights(*means[:2]), extras=dict(zip(sorted(state.extras), means[2:], strict=True)), total=None
     )
+
+
+def stack(state: ServerState) -> Tensor:
+    """The models that have arrived, one row each in order of device; rules that need all ignore their weights."""
+    rows = [torch.cat([_flat(model), torch.ones(1)]) for model in state.models]
+    return torch.stack(rows) if rows else torch.zeros(0, len(start(state)))
+
+
+def combine(config: Config, entries: Tensor) -> Tensor:
+    """What the rule makes of a block of all models' entries, as `finish` takes it: zeros if no model has arrived."""
+    if len(entries) == 0:
+        return torch.zeros(entries.shape[1], dtype=torch.float64)
+    return trimmed_mean(entries, 0.5 if config.aggregation.rule == "median" else config.aggregation.trim)
 
 
 def aggregate(models: Sequence[LocalModel]) -> Weights:
@@ -82,6 +100,10 @@ def broadcast(state: ServerState, step: int) -> list[GlobalModel]:
     """The global model for each device that the server serves."""
     model = state.model
     return [GlobalModel(SERVER, device, step, model.params, model.buffers, state.extras) for device in state.serves]
+
+
+def _flat(message: LocalModel) -> Tensor:
+    return torch.cat([part.cpu() for part in _parts(Weights(message.params, message.buffers), message.extras)])
 
 
 def _parts(model: Weights, extras: Mapping[str, Tensor]) -> list[Tensor]:

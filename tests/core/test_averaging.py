@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from cfcl.core.averaging import accumulate
+from cfcl.core.averaging import accumulate, trimmed_mean
 
 
 @pytest.mark.equation("5")
@@ -20,3 +20,55 @@ def test_the_sum_is_in_double_precision() -> None:
         accumulate(total, torch.tensor([value]), 1.0)
     # in single precision the one would be lost
     assert total.tolist() == [1.0]
+
+
+MODELS = torch.tensor([[5.0, -1.0], [1.0, -7.0], [100.0, -2.0], [3.0, 90.0], [2.0, -4.0]])
+
+
+@pytest.mark.parametrize(
+    ("number", "share", "expected"),
+    [
+        # columns in order: 1 2 3 5 100 and -7 -4 -2 -1 90
+        (5, 0.0, [22.2, 15.2]),  # 111 / 5, 76 / 5
+        (5, 0.19, [22.2, 15.2]),  # 0.95 of a model: none is cut
+        (5, 0.2, [10 / 3, -7 / 3]),  # 2 3 5 and -4 -2 -1
+        (5, 0.39, [10 / 3, -7 / 3]),
+        (5, 0.4, [3.0, -2.0]),
+        (5, 0.5, [3.0, -2.0]),  # the median
+        # the first four: 1 3 5 100 and -7 -2 -1 90
+        (4, 0.5, [4.0, -1.5]),  # the mean of both in the middle
+        (4, 0.2, [27.25, 20.0]),
+        (2, 0.49, [3.0, -4.0]),
+        (1, 0.5, [5.0, -1.0]),
+    ],
+)
+def test_a_trimmed_mean_by_hand(number: int, share: float, expected: list[float]) -> None:
+    found = trimmed_mean(MODELS[:number], share)
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+
+
+def test_a_share_that_floats_put_below_a_whole_number_cuts_it() -> None:
+    # 0.29 * 100 is 28.999999999999996: 29 of the zeros and 29 of the thousands go; left are 1 zero, 40 ones, 1 thousand
+    models = torch.tensor([0.0] * 30 + [1.0] * 40 + [1000.0] * 30).unsqueeze(1)
+    assert trimmed_mean(models, 0.29).tolist() == [1040 / 42]
+
+
+def test_a_trimmed_mean_does_not_depend_on_how_parameters_are_cut_into_blocks_or_models_ordered() -> None:
+    draw = torch.Generator().manual_seed(0)
+    # of sizes so different that their sum in float64 depends on its order
+    models = torch.randn(50, 67, generator=draw) * 10.0 ** torch.randint(-9, 9, (50, 67), generator=draw)
+    whole = trimmed_mean(models, 0.1)
+    for width in (1, 3, 16, 33):
+        assert torch.equal(torch.cat([trimmed_mean(part, 0.1) for part in torch.split(models, width, dim=1)]), whole)
+    assert torch.equal(trimmed_mean(models.flip(0), 0.1), whole)
+    torch.testing.assert_close(trimmed_mean(models, 0.5), models.double().quantile(0.5, dim=0))
+
+
+def test_zeros_have_no_sign() -> None:
+    models = torch.tensor([[-0.0, 0.0], [0.0, -0.0], [-0.0, -0.0]])
+    assert trimmed_mean(models, 0.5).signbit().tolist() == [False, False]
+
+
+def test_a_trimmed_mean_is_in_double_precision() -> None:
+    # in single precision the ones would be lost
+    assert trimmed_mean(torch.tensor([[2.0**24], [1.0], [1.0]]), 0.0).tolist() == [5_592_406.0]

@@ -16,6 +16,7 @@ from cfcl.exchange.messages import (
     GlobalModel,
     LocalModel,
     Message,
+    ModelBlock,
     ModelSum,
     PullRequest,
 )
@@ -33,6 +34,7 @@ BATCHES: list[list[Message]] = [
     [LocalModel(0, -1, 3, VECTORS[0], VECTORS[0, :0], 0.1, {"target": VECTORS[0], "b": VECTORS[1]})],
     [GlobalModel(-1, 0, 3, VECTORS[0], VECTORS[1], {})],
     [ModelSum(-1, -1, 3, VECTORS[0].double())],
+    [ModelBlock(-1, -1, 3, VECTORS)],
 ]
 
 

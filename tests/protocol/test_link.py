@@ -6,12 +6,13 @@ import torch
 
 from cfcl.config import CostConfig
 from cfcl.exchange.cost import Ledger
-from cfcl.exchange.messages import SERVER, EmbeddingItems, LocalModel, Message, ModelSum
+from cfcl.exchange.messages import SERVER, EmbeddingItems, LocalModel, Message, ModelBlock, ModelSum
 from cfcl.protocol.link import Counted, Direct, Expected, Traced
 
 ITEMS = EmbeddingItems(0, 1, 3, torch.zeros(2, 4))
 MODEL = LocalModel(0, SERVER, 3, torch.zeros(5), torch.zeros(0), 1.0)
 SUM = ModelSum(SERVER, SERVER, 3, torch.zeros(6, dtype=torch.float64))
+BLOCK = ModelBlock(SERVER, SERVER, 3, torch.zeros(2, 6))
 
 
 class Elsewhere:
@@ -33,6 +34,6 @@ def test_items_are_charged_where_they_arrive_and_models_where_they_leave() -> No
 def test_a_trace_sees_what_is_sent_but_for_the_servers_own_sums() -> None:
     seen: list[Message] = []
     link = Traced(Direct(), seen.extend)
-    for message in (ITEMS, MODEL, SUM):
+    for message in (ITEMS, MODEL, SUM, BLOCK):
         assert link.carry(type(message), [message], {}) == [message]
     assert seen == [ITEMS, MODEL]

@@ -23,15 +23,21 @@ from cfcl.sim import world
 from tests.conftest import small
 
 SCENES: dict[str, world.World] = {}
-METHODS = ("cfcl-explicit", "cfcl-implicit", "novel-explicit", "uniform-implicit", "kmeans-explicit")
+METHODS = (
+    "cfcl-explicit",
+    "cfcl-implicit",
+    "novel-explicit",
+    "uniform-implicit",
+    "kmeans-explicit",
+    "uniform-explicit-median",
+)
 
 
 def scene(method: str) -> world.World:
     if method not in SCENES:
-        name, mode = method.split("-")
-        SCENES[method] = world.build(
-            small(f"exchange.method={name}", f"exchange.mode={mode}", "train.steps=40", "exchange.buffer=lasting")
-        )
+        name, mode, *rule = method.split("-")
+        changes = [f"exchange.method={name}", f"exchange.mode={mode}", *(f"aggregation.rule={word}" for word in rule)]
+        SCENES[method] = world.build(small(*changes, "train.steps=40", "exchange.buffer=lasting"))
     return SCENES[method]
 
 

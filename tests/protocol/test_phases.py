@@ -5,11 +5,11 @@ import torch
 
 from cfcl import device
 from cfcl.device import StepReport
-from cfcl.exchange.messages import SERVER, DataItems, LocalModel
+from cfcl.exchange.messages import SERVER, DataItems, LocalModel, ModelBlock
 from cfcl.protocol import phases
 from cfcl.protocol.link import Direct
 from cfcl.protocol.parties import Parties, apart, together
-from cfcl.protocol.phases import Broadcast, Deliver, Fold, Push, Request, Update, Upload
+from cfcl.protocol.phases import Broadcast, Deliver, Fold, Push, Regroup, Request, Update, Upload
 from cfcl.protocol.steps import play, rounds
 from cfcl.sim import world
 from tests.conftest import small
@@ -61,6 +61,32 @@ def test_a_server_for_some_waits_for_its_own_and_for_the_sum_before_it() -> None
     assert Broadcast().send(without, 4).messages == Fold().send(without, 4).messages == ()
 
 
+def test_a_server_for_some_waits_for_no_sum_where_all_models_are_needed_at_once() -> None:
+    parties = host("aggregation.rule=median")
+    (second,) = together(parties.rules, [parties.devices[i] for i in (2, 3)])
+    assert Upload().expects(second, 4) == {SERVER: (2, 3)}
+    assert Regroup().expects(second, 4) == {SERVER: (SERVER,)}
+    without = Parties(parties.rules, parties.devices)
+    assert Regroup().expects(without, 4) == {}
+    assert Regroup().send(without, 4).messages == ()
+
+
+def test_models_are_kept_for_their_regrouping_and_no_longer() -> None:
+    parties = host("aggregation.rule=median")
+    assert play(Upload(), [parties], Direct(), 4).refusals == []
+    assert parties.server is not None
+    assert [message.source for message in parties.server.models] == [0, 1, 2, 3]
+    (message,) = Regroup().send(parties, 4).messages
+    assert isinstance(message, ModelBlock)
+    assert parties.server.models == ()
+    # a model, and a one behind it
+    assert torch.equal(message.entries[2, :-1], parties.devices[2].weights.params)
+    assert message.entries[:, -1].tolist() == [1.0, 1.0, 1.0, 1.0]
+    assert Regroup().take(parties, [message], 4) == []
+    assert parties.server.total is not None
+    assert parties.server.total.dtype == torch.float64
+
+
 def test_hosts_apart_are_the_server_and_each_device() -> None:
     parties = host()
     hosts = apart(parties.rules, list(parties.devices.values()))
@@ -85,6 +111,7 @@ def test_the_rounds_of_a_step() -> None:
     assert names(implicit, 3) == [("exchange", ["Push", "Request", "Deliver"]), update]
     assert names(explicit, 4) == [up, down, update]
     assert names(explicit, 12) == [up, down]
+    assert names(host("aggregation.rule=median"), 12) == [("aggregation", ["Upload", "Regroup", "Fold"]), down]
     assert names(silent, 0) == names(silent, 3) == [update]
     charged = {item.name: item.charged(explicit.rules.setting.config.cost) for item in rounds(explicit.rules, 4)}
     assert charged == {"aggregation": True, "broadcast": False, "update": False}

@@ -19,11 +19,13 @@ from cfcl.exchange.messages import (
     GlobalModel,
     LocalModel,
     Message,
+    ModelBlock,
+    ModelSum,
     PullRequest,
 )
 from cfcl.protocol.link import Direct
 from cfcl.protocol.parties import Parties, together
-from cfcl.protocol.phases import Broadcast, Deliver, Fold, Phase, Push, Request, Upload
+from cfcl.protocol.phases import Broadcast, Deliver, Fold, Phase, Push, Regroup, Request, Upload
 from cfcl.protocol.refusals import Refusal
 from cfcl.protocol.steps import play
 from cfcl.sim import world
@@ -254,9 +256,60 @@ def test_with_no_model_at_all_the_global_model_stays() -> None:
         server.aggregate([])
 
 
-def test_a_device_may_not_send_a_sum() -> None:
-    from cfcl.exchange.messages import ModelSum
+def test_a_rule_that_needs_all_models_makes_do_with_those_that_are_in_order() -> None:
+    parties = host("aggregation.rule=median")
+    models = [replace(message, params=message.params * 0 + i) for i, message in enumerate(sent(Upload(), parties))]  # type: ignore[attr-defined, call-arg]
+    bad = replace(models[3], params=models[3].params * float("nan"))  # type: ignore[attr-defined, call-arg]
+    refusals = Upload().take(parties, [bad, *models[1:3], models[1], models[0]], STEP)
+    assert [(item.source, item.reason) for item in refusals] == [
+        (3, "params is not finite"),
+        (1, "arrived before: it is a duplicate"),
+        (3, "did not arrive"),
+    ]
+    for phase in (Regroup(), Fold()):
+        assert phase.take(parties, sent(phase, parties), STEP) == []
+    assert parties.server is not None
+    assert set(parties.server.model.params.tolist()) == {1.0}  # the median of 0, 1 and 2
+    after = parties.server.model
+    assert len(Upload().take(parties, [], STEP)) == 4
+    for phase in (Regroup(), Fold()):
+        assert phase.take(parties, sent(phase, parties), STEP) == []
+    assert parties.server.model is after
 
+
+BLOCK_FAULTS: list[tuple[Callable[[ModelBlock], Message], str]] = [
+    (lambda block: replace(block, entries=block.entries.double()), "the block is of type torch.float64"),
+    (lambda block: replace(block, entries=block.entries / 0), "the block is not finite"),
+    (lambda block: replace(block, entries=block.entries.repeat(2, 1)), "the block has 8 rows, over the 4 agreed"),
+    (lambda block: replace(block, source=0), "was not asked for"),
+]
+
+
+@pytest.mark.parametrize(("alter", "reason"), BLOCK_FAULTS)
+def test_a_bad_block_leaves_the_global_model_alone(alter: Callable[[ModelBlock], Message], reason: str) -> None:
+    parties = host("aggregation.rule=trimmed")
+    assert parties.server is not None
+    before = parties.server.model
+    for phase in (Upload(), Regroup(), Upload()):  # of the first aggregation the end is lost
+        assert phase.take(parties, sent(phase, parties), STEP) == []
+    (block,) = sent(Regroup(), parties)
+    assert isinstance(block, ModelBlock)
+    assert Regroup().take(parties, [alter(block)], STEP)[0].reason.startswith(reason)
+    assert sent(Fold(), parties) == []
+    assert only(Fold().take(parties, [], STEP)).reason == "did not arrive"
+    assert parties.server.model is before
+
+
+def test_a_block_of_another_width_does_not_make_a_model() -> None:
+    parties = host("aggregation.rule=median")
+    assert Upload().take(parties, sent(Upload(), parties), STEP) == []
+    (block,) = sent(Regroup(), parties)
+    assert isinstance(block, ModelBlock)
+    assert Regroup().take(parties, [replace(block, entries=block.entries[:, 1:])], STEP) == []
+    assert "the sum has the shape (17648,), not (17649,)" in Fold().take(parties, sent(Fold(), parties), STEP)[0].reason
+
+
+def test_a_device_may_not_send_a_sum() -> None:
     parties = host()
     size = len(server.start(parties.server))  # type: ignore[arg-type]
     models = [ModelSum(0, SERVER, STEP, torch.ones(size, dtype=torch.float64)), *sent(Upload(), parties)]

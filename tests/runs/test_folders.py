@@ -10,7 +10,22 @@ from cfcl.runs.suites import Result
 from tests.conftest import small
 from tests.runs.conftest import MakeRun
 
-EVALUATION = Evaluation(0, 0.5, 0.5, 0.1, -1.0, 3.0, 0.2, None, 0, 0, 0, 0, 0.0, 0.0)
+EVALUATION = Evaluation(
+    step=0,
+    probe=0.5,
+    knn=0.5,
+    alignment=0.1,
+    uniformity=-1.0,
+    effective_rank=3.0,
+    objective=0.2,
+    cka=None,
+    bytes_push=0,
+    bytes_pull=0,
+    bytes_up=0,
+    bytes_down=0,
+    seconds=0.0,
+    joules=0.0,
+)
 UPDATE = Update(0, loss=0.5, triplet=0.5, regulariser=0.0, weight=0.0, active=1.0, pulled_share=0.0, margin=0.0)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from cfcl.config import NUMERICS
-from cfcl.study.bundle import Cell, Evaluation, Record, Selection, Study
+from cfcl.study.bundle import Cell, Evaluated, Measured, Selection, Study
 
 Spot = tuple[Any, ...]
 """Figure, panel, method, and a pair for each swept setting: `("fig8", "usps", "cfcl-explicit", ("devices", 2))`."""
@@ -24,10 +24,10 @@ def record(
     seconds: float = 0.1,
     selection: float = 0.0,
     **others: Any,
-) -> Record:
+) -> Measured:
     """A run evaluated every `every` steps from 0; bytes and seconds are those of one step, kNN is half the probe."""
     evaluations = tuple(
-        Evaluation(
+        Evaluated(
             step=step,
             probe=probe,
             knn=probe / 2,
@@ -40,7 +40,7 @@ def record(
         )
         for step, probe in zip(range(0, every * len(probes), every), probes, strict=True)
     )
-    run = Record(
+    run = Measured(
         digest="made",
         preset="digits",
         method="cfcl-explicit",
@@ -62,7 +62,7 @@ def record(
 
 
 def study(
-    places: Mapping[Spot, Sequence[Sequence[float] | Record | None]],
+    places: Mapping[Spot, Sequence[Sequence[float] | Measured | None]],
     *,
     milestones: Mapping[str, Sequence[float]] | None = None,
     selections: Sequence[Selection] = (),
@@ -80,7 +80,7 @@ def study(
             cells.append(Cell(figure, panel, method, settings, seed, digest))
             if curve is None:
                 continue
-            run = curve if isinstance(curve, Record) else record(curve)
+            run = curve if isinstance(curve, Measured) else record(curve)
             runs[digest] = replace(run, digest=digest, preset=panel, method=method, seed=seed)
     models = dict.fromkeys((item.panel, item.seed, item.digest) for item in selections)
     cells += [Cell("fig7", panel, "fedavg", {}, seed, digest) for panel, seed, digest in models]

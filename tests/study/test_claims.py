@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cfcl.study import claims, markdown
-from cfcl.study.bundle import Record, Study
+from cfcl.study.bundle import Measured, Study
 from cfcl.study.claims import NOT_SUPPORTED, SUPPORTED, UNDECIDED, Finding, Judgement
 from cfcl.study.measures import saving
 from tests.study import made
@@ -19,12 +19,12 @@ def _level(points: float) -> list[float]:
     return [points / 100, points / 100]
 
 
-def _to_half(steps: int, **costs: Any) -> Record:
+def _to_half(steps: int, **costs: Any) -> Measured:
     """A run that reaches 50 % after so many steps, and ends at 100 % after twice as many."""
     return made.record([0.0, 1.0], every=2 * steps, **costs)
 
 
-def _timed(probes: Sequence[float], seconds: Sequence[float]) -> Record:
+def _timed(probes: Sequence[float], seconds: Sequence[float]) -> Measured:
     run = made.record(probes)
     pairs = zip(run.evaluations, seconds, strict=True)
     return replace(run, evaluations=tuple(replace(item, seconds=time) for item, time in pairs))

@@ -17,7 +17,7 @@ from matplotlib.patches import Rectangle
 from cfcl import methods
 from cfcl.runs import style
 from cfcl.study import figures, layout, pages, report
-from cfcl.study.bundle import Record, Study
+from cfcl.study.bundle import Measured, Study
 from cfcl.study.figures import distances
 from tests.study import made
 
@@ -30,7 +30,7 @@ def everything(num_seeds: int = 2) -> Study:
     low, high = [LOW] * num_seeds, [HIGH] * num_seeds
     mapped = [made.record(HIGH, separation=2.0, labels=(0, 1), distances=((0.5, 1.0), (1.0, 0.5)))] * num_seeds
     both = ("explicit", "implicit")
-    places: dict[made.Spot, Sequence[Sequence[float] | Record | None]] = {
+    places: dict[made.Spot, Sequence[Sequence[float] | Measured | None]] = {
         ("fig4", "digits", "fedavg"): mapped,
         ("fig4", "digits", "cfcl-explicit"): mapped,
         **{(figure, "digits", "fedavg"): low for figure in ("fig5", "fig6")},
@@ -135,7 +135,7 @@ def test_methods_are_named_for_what_they_are() -> None:
 
 
 def test_fig4_averages_seeds_and_has_one_scale_a_row() -> None:
-    def mapped(first: float, other: float, separation: float, labels: Sequence[int] = (3, 7)) -> Record:
+    def mapped(first: float, other: float, separation: float, labels: Sequence[int] = (3, 7)) -> Measured:
         distances = ((first, other), (other, first))
         return made.record(HIGH, labels=tuple(labels), distances=distances, separation=separation)
 

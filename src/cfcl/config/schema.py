@@ -188,6 +188,11 @@ class AggregationConfig(Section):
     """T_a: updates between aggregations."""
     num_devices: PositiveCount | None = None
     """Devices drawn uniformly for each aggregation; not set: all."""
+    rule: Literal["mean", "median", "trimmed"] = "mean"
+    """`mean`: weighted by points held, Eq. (5); parameter by parameter and unweighted: `median`, or `trimmed`, the mean
+    without the largest and the smallest values."""
+    trim: Annotated[float, Field(ge=0, lt=0.5)] = 0.1
+    """Share of the models, rounded down, whose values `trimmed` leaves out at each end."""
     moments: Literal["keep", "reset"] = "keep"
     """Adam's moments when a device adopts the global model."""
     buffers: Literal["average", "local"] = "average"

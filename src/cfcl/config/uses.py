@@ -95,6 +95,7 @@ USES = (
         "with train.composition='cross' or 'negatives_only'",
         _is("train.composition", "cross", "negatives_only"),
     ),
+    Use("aggregation.trim", "with aggregation.rule='trimmed'", _is("aggregation.rule", "trimmed")),
     Use("aggregation.moments", "with train.optimiser='adam'", _is("train.optimiser", "adam")),
     Use(
         "aggregation.buffers", "with BatchNorm", _all(_is("model.encoder", "slim-resnet18"), _is("model.norm", "batch"))

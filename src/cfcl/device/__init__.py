@@ -1,7 +1,7 @@
 """A device: a state machine over frozen messages. No I/O, no clock, no neighbour's state."""
 
 from cfcl.device.batching import Batch, draw_batches
-from cfcl.device.receiver import absorb, items_wanted, push, request, reserve_due, retain, store
+from cfcl.device.receiver import absorb, items_wanted, own_candidates, push, request, reserve_due, retain, store
 from cfcl.device.state import Candidates, DeviceState, Lacks, Points, Setting, check, no_embeddings, no_items, start
 from cfcl.device.training import StepReport, adopt, local_step, upload
 from cfcl.device.transmitter import Answer, answer, cluster, prepare, remember
@@ -25,6 +25,7 @@ __all__ = [
     "local_step",
     "no_embeddings",
     "no_items",
+    "own_candidates",
     "prepare",
     "push",
     "remember",

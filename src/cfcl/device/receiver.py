@@ -10,7 +10,7 @@ from cfcl.config import Config
 from cfcl.core import importance, losses
 from cfcl.core.clustering import Clusters
 from cfcl.device.state import DeviceState, Setting, no_items
-from cfcl.device.transmitter import cluster
+from cfcl.device.transmitter import cluster, pixels
 from cfcl.exchange.messages import DataReserve, EmbeddingReserve, Items, PullRequest, Reserve
 from cfcl.exchange.policies import Randomness
 
@@ -79,9 +79,9 @@ def _choose_reserves(setting: Setting, state: DeviceState, sizes: set[int]) -> D
     if not missing:
         return state
     assert setting.policy.offer is not None
-    pixels = state.points.all().flatten(1).float() / 255.0
+    points = pixels(state.points.all())
     chosen = {
-        size: setting.policy.offer(pixels, size, setting.config.exchange, Randomness(setting.config.seed, state.id, 0))
+        size: setting.policy.offer(points, size, setting.config.exchange, Randomness(setting.config.seed, state.id, 0))
         for size in missing
     }
     return replace(state, own_reserve={**state.own_reserve, **chosen})
@@ -96,7 +96,7 @@ def items_wanted(setting: Setting, transmitter: int, receiver: int, step: int) -
 
 def _dynamic_margin(setting: Setting, state: DeviceState, step: int) -> float:
     settings = setting.config.regulariser
-    embeddings, clusters = _own_candidates(setting, state, step)
+    embeddings, clusters = own_candidates(setting, state, step)
     if len(embeddings) == 0:
         return 0.0
     own_centroids = clusters.centroids[0][clusters.assignment[0]]
@@ -107,12 +107,13 @@ def _dynamic_margin(setting: Setting, state: DeviceState, step: int) -> float:
     )
 
 
-def _own_candidates(setting: Setting, state: DeviceState, step: int) -> tuple[Tensor, Clusters]:
+def own_candidates(setting: Setting, state: DeviceState, step: int) -> tuple[Tensor, Clusters]:
     """Embeddings under the global model, and clusters, of the candidates that are the device's own points."""
     assert state.candidates is not None
-    candidates, own = state.candidates, state.candidates.positions < len(state.points)
-    if bool(own.all()) and setting.config.exchange.importance_model == "global":
+    candidates = state.candidates
+    own = candidates.positions[candidates.positions < len(state.points)]
+    if len(own) == len(candidates.embeddings) and setting.config.exchange.importance_model == "global":
         return candidates.embeddings, candidates.clusters
-    embeddings = setting.encoder.embed(state.anchor, state.points[candidates.positions[own]])
+    embeddings = setting.encoder.embed(state.anchor, state.points[own])
     (clusters,) = cluster(setting, [state.id], [embeddings], step)
     return embeddings, clusters

@@ -65,8 +65,7 @@ def answer(setting: Setting, asked: Sequence[tuple[DeviceState, Sequence[PullReq
     ]
     alike: dict[tuple[int, int], list[Asked]] = {}
     for state, message in links:
-        assert state.candidates is not None
-        size = (len(state.candidates.payload), _reserve_size(state, message.source))
+        size = (len(_own(state).payload), _reserve_size(state, message.source))
         alike.setdefault(size, []).append((state, message))
     reserves = _Reserves(setting, step)
     answers = [
@@ -242,7 +241,7 @@ def _stack_candidates(setting: Setting, links: Sequence[Asked]) -> policies.Cand
         # A policy that needs no embeddings sees only how many candidates there are.
         embeddings=torch.stack([item.embeddings if len(item.embeddings) else _unseen(item) for item in found]),
         clusters=_join([item.clusters for item in found]),
-        points=torch.stack([_flat(item.payload) for item in found]) if _in_pixels(setting) else None,
+        points=torch.stack([pixels(item.payload) for item in found]) if _in_pixels(setting) else None,
         sent=_sent(links) if remembers(setting) else None,
         lacked=_lacked(setting, links) if "labels" in needs else None,
     )
@@ -260,7 +259,7 @@ def _stack_reserves(setting: Setting, links: Sequence[Asked], reserves: _Reserve
     numbers = [reserve.numbers for reserve in found if reserve.numbers is not None]
     shown = Shown(numbers=torch.stack(numbers) if numbers else None)
     if _in_pixels(setting):
-        shown = replace(shown, points=torch.stack([_flat(reserve.content) for reserve in found]))
+        shown = replace(shown, points=torch.stack([pixels(reserve.content) for reserve in found]))
     if setting.explicit and "embeddings" not in setting.policy.needs:
         return shown
     pairs = [reserves.embed(state, message.source) for state, message in links]
@@ -283,7 +282,8 @@ def _sent(links: Sequence[Asked]) -> Tensor:
     return torch.stack([torch.isin(own, own[:0] if had is None else had) for own, had in pairs])
 
 
-def _flat(points: Tensor) -> Tensor:
+def pixels(points: Tensor) -> Tensor:
+    """Datapoints as rows of numbers in 0..1."""
     return points.flatten(1).float() / 255.0
 
 

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypedDict, get_args
+from typing import Any, get_args
 
 from torch import Tensor
 
@@ -20,6 +20,7 @@ from cfcl.exchange.messages import (
     LocalModel,
     Message,
 )
+from cfcl.records import Costs
 
 LABELS: dict[type[Message], tuple[Kind, Direction]] = {
     DataReserve: ("datapoint", "push"),
@@ -32,17 +33,6 @@ LABELS: dict[type[Message], tuple[Kind, Direction]] = {
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
-
-
-class Totals(TypedDict):
-    """Cumulative figures, as they stand in the records."""
-
-    bytes_push: int
-    bytes_pull: int
-    bytes_up: int
-    bytes_down: int
-    seconds: float
-    joules: float
 
 
 def size_of(message: Message, *, num_parameters: int) -> int:
@@ -104,14 +94,14 @@ class Ledger:
         """One local update of all devices, side by side."""
         self.seconds += self.config.step_seconds
 
-    def totals(self) -> Totals:
-        """The cumulative figures."""
+    def totals(self) -> dict[str, Any]:
+        """The cumulative figures, as they stand in the records."""
         by_direction: dict[str, int] = defaultdict(int)
         joules = 0.0
         for (source, target, _, direction), size in sorted(self.bytes.items()):
             by_direction[direction] += size
             joules += self.config.transmit_watts * size * 8 / (self._rate(source, target) * 1e6)
-        return Totals(
+        found = Costs(
             bytes_push=by_direction["push"],
             bytes_pull=by_direction["pull"],
             bytes_up=by_direction["up"],
@@ -119,6 +109,7 @@ class Ledger:
             seconds=self.seconds,
             joules=joules,
         )
+        return found.to_dict()
 
     def table(self) -> list[dict[str, int | str]]:
         """One row per link, kind and direction."""

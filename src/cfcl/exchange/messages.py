@@ -113,5 +113,15 @@ class ModelSum(Message):
     total: Float[Tensor, " entries"]
 
 
+@dataclass(frozen=True)
+class ModelBlock(Message):
+    """Server to itself, for a rule that needs all models at once: their entries, one row each in order of device.
+
+    A process sends its own devices' models whole, and gets a block of the entries of all models.
+    """
+
+    entries: Float[Tensor, "models entries"]
+
+
 Reserve = DataReserve | EmbeddingReserve
 Items = DataItems | EmbeddingItems

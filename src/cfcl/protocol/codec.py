@@ -26,6 +26,7 @@ KINDS: dict[str, type[Message]] = {
         messages.LocalModel,
         messages.GlobalModel,
         messages.ModelSum,
+        messages.ModelBlock,
     )
 }
 Kinds = Mapping[str, type[Message]]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from cfcl.exchange.cost import Ledger
-from cfcl.exchange.messages import LocalModel, Message, ModelSum
+from cfcl.exchange.messages import LocalModel, Message, ModelBlock, ModelSum
 from cfcl.protocol import codec
 
 Expected = Mapping[int, tuple[int, ...]]
@@ -62,6 +62,6 @@ class Traced:
     def carry(self, kind: type[Message], outbox: Sequence[Message], expected: Expected) -> list[Message]:
         """As the link inside."""
         # What the server tells itself is no message to others, and its processes take turns in telling it.
-        if kind is not ModelSum:
+        if kind not in (ModelSum, ModelBlock):
             self.see(outbox)
         return self.link.carry(kind, outbox, expected)

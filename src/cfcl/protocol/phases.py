@@ -23,6 +23,7 @@ from cfcl.exchange.messages import (
     Items,
     LocalModel,
     Message,
+    ModelBlock,
     ModelSum,
     PullRequest,
     Reserve,
@@ -105,7 +106,7 @@ class Phase(ABC):
 
 @final
 class Upload(Phase):
-    """Devices send their models; the server adds them up, Eq. (5)."""
+    """Devices send their models; the server adds them up, Eq. (5), or keeps them for a rule that needs all."""
 
     def kind(self, parties: Parties) -> type[Message]:
         return LocalModel
@@ -120,9 +121,9 @@ class Upload(Phase):
     def expects(self, parties: Parties, step: int) -> dict[int, tuple[int, ...]]:
         if parties.server is None:
             return {}
-        serves = set(parties.server.serves)
-        own = tuple(i for i in server.participants(parties.rules.setting.config, step) if i in serves)
-        return {SERVER: own if parties.server.first else (SERVER, *own)}
+        config, serves = parties.rules.setting.config, set(parties.server.serves)
+        own = tuple(i for i in server.participants(config, step) if i in serves)
+        return {SERVER: own if parties.server.first or server.needs_all(config) else (SERVER, *own)}
 
     def fault(self, parties: Parties, message: Message) -> str | None:
         if isinstance(message, ModelSum):
@@ -134,6 +135,10 @@ class Upload(Phase):
 
     def use(self, parties: Parties, party: int, messages: list[Message], step: int) -> None:
         assert parties.server is not None
+        if server.needs_all(parties.rules.setting.config):
+            models = tuple(cast(LocalModel, message) for message in messages)
+            parties.server = replace(parties.server, models=models, total=None)
+            return
         total = server.start(parties.server)
         for message in messages:  # what another process has summed up comes first
             if isinstance(message, ModelSum):
@@ -144,8 +149,37 @@ class Upload(Phase):
 
 
 @final
+class Regroup(Phase):
+    """Each process of the server gets all models for its own block of entries, and applies the rule to it."""
+
+    def kind(self, parties: Parties) -> type[Message]:
+        return ModelBlock
+
+    def send(self, parties: Parties, step: int) -> Sent:
+        if parties.server is None:
+            return Sent()
+        message = ModelBlock(SERVER, SERVER, step, server.stack(parties.server))
+        parties.server = replace(parties.server, models=())
+        return Sent([message])
+
+    def expects(self, parties: Parties, step: int) -> dict[int, tuple[int, ...]]:
+        return {} if parties.server is None else {SERVER: (SERVER,)}
+
+    def fault(self, parties: Parties, message: Message) -> str | None:
+        entries = cast(ModelBlock, message).entries
+        most = len(server.participants(parties.rules.setting.config, message.step))
+        return unlike("the block", entries, torch.zeros(0, entries.shape[-1]), rows=most)
+
+    def use(self, parties: Parties, party: int, messages: list[Message], step: int) -> None:
+        assert parties.server is not None
+        for message in messages:
+            total = server.combine(parties.rules.setting.config, cast(ModelBlock, message).entries)
+            parties.server = replace(parties.server, total=total)
+
+
+@final
 class Fold(Phase):
-    """Where the server is spread over processes, the sum visits them in order of device; all learn the average."""
+    """All processes of the server learn the result: the sum visits them in order of device, or blocks make it whole."""
 
     def kind(self, parties: Parties) -> type[Message]:
         return ModelSum

@@ -5,11 +5,25 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+from cfcl import server
 from cfcl.config import CostConfig
 from cfcl.exchange.messages import Message
 from cfcl.protocol.link import Link
 from cfcl.protocol.parties import Parties, Rules
-from cfcl.protocol.phases import Broadcast, Deliver, Fold, Phase, Push, Request, Sent, Update, Upload, Watch, nobody
+from cfcl.protocol.phases import (
+    Broadcast,
+    Deliver,
+    Fold,
+    Phase,
+    Push,
+    Regroup,
+    Request,
+    Sent,
+    Update,
+    Upload,
+    Watch,
+    nobody,
+)
 from cfcl.protocol.refusals import MISSING, Refusal
 
 Send = Callable[[Phase, Parties, int], Sent]
@@ -32,7 +46,8 @@ def rounds(rules: Rules, step: int, watch: Watch = nobody) -> list[Round]:
     setting = rules.setting
     found: list[Round] = []
     if setting.schedule.aggregates(step):
-        found += [Round("aggregation", (Upload(), Fold())), Round("broadcast", (Broadcast(),))]
+        regroup = (Regroup(),) if server.needs_all(setting.config) else ()
+        found += [Round("aggregation", (Upload(), *regroup, Fold())), Round("broadcast", (Broadcast(),))]
     exchange = _exchange(rules, step)
     if exchange and step < setting.schedule.num_steps:
         found.append(Round("exchange", exchange))

@@ -35,8 +35,7 @@ class Observer:
         self._labels = labels
         self._parts = parts
         most = setting.config.evaluation.num_traced
-        drawn = torch.randperm(len(parts), generator=rng.stream(setting.config.seed, "traced"))[:most]
-        self._traced = frozenset(drawn.tolist())
+        self._traced = frozenset(rng.places(len(parts), most, setting.config.seed, "traced").tolist())
 
     def note(self, answer: Answer, pulled: Mapping[int, Tensor]) -> Note | None:
         """What is known of an answer where its transmitter is; `pulled` are the labels of what devices have pulled."""
@@ -96,12 +95,7 @@ class Observer:
 
     def _centroids(self, receiver: DeviceState, step: int) -> Tensor:
         """Centroids of the receiver's own candidates under the global model."""
-        assert receiver.candidates is not None
-        positions, clusters = receiver.candidates.positions, receiver.candidates.clusters
-        own = positions[positions < len(receiver.points)]
-        if not self._global or len(own) != len(receiver.candidates.embeddings):
-            embeddings = self._setting.encoder.embed(receiver.anchor, receiver.points[own])
-            (clusters,) = device.cluster(self._setting, [receiver.id], [embeddings], step)
+        _, clusters = device.own_candidates(self._setting, receiver, step)
         return clusters.centroids[0][clusters.counts[0] > 0]
 
     def _embeddings(self, receiver: DeviceState, items: Items, note: Note) -> Tensor:

@@ -64,13 +64,15 @@ def health(config: Config, embeddings: Tensor, altered: Tensor) -> Figures:
 
 def health_images(config: Config, dataset: Dataset) -> Tensor:
     """The sample of test images behind health and agreement."""
-    return dataset.test_images[_positions(config, len(dataset.test_images), "health", config.evaluation.num_health)]
+    most = config.evaluation.num_health
+    return dataset.test_images[rng.places(len(dataset.test_images), most, config.seed, "health")]
 
 
 def compared_devices(config: Config) -> list[int]:
     """The devices whose local models are compared, in order."""
-    everyone = torch.randperm(config.partition.num_devices, generator=rng.stream(config.seed, "health-devices"))
-    return sorted(everyone[: config.evaluation.num_health_devices].tolist())
+    most = config.evaluation.num_health_devices
+    found: list[int] = rng.places(config.partition.num_devices, most, config.seed, "health-devices").tolist()
+    return found
 
 
 def agreement(embeddings: Sequence[Tensor]) -> Figures:
@@ -98,14 +100,10 @@ def label_map(config: Config, dataset: Dataset, embeddings: Tensor, step: int) -
 def _mapped(config: Config, dataset: Dataset) -> Tensor:
     if dataset.test_labels is None:
         return torch.zeros(0, dtype=torch.int64)
-    chosen = _positions(config, len(dataset.test_images), "label-map", MAP_POINTS)
+    chosen = rng.places(len(dataset.test_images), MAP_POINTS, config.seed, "label-map")
     labels = dataset.test_labels[chosen]
     return chosen[torch.isin(labels, (labels.bincount() >= 2).nonzero().squeeze(1))]
 
 
 def _known(config: Config, dataset: Dataset) -> Tensor:
-    return _positions(config, len(dataset.train_images), "probe", config.evaluation.max_train)
-
-
-def _positions(config: Config, size: int, name: str, most: int) -> Tensor:
-    return torch.randperm(size, generator=rng.stream(config.seed, name))[:most].sort().values
+    return rng.places(len(dataset.train_images), config.evaluation.max_train, config.seed, "probe")

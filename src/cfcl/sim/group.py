@@ -78,13 +78,7 @@ class Group:
         """Send `piles[r]` to process r; what came in, in order of rank."""
         if self.size == 1:
             return list(piles)
-        sizes = [len(pile) for pile in piles]
-        incoming = torch.empty(self.size, dtype=torch.int64)
-        with self._talking():
-            dist.all_to_all_single(incoming, torch.tensor(sizes), group=self.handle)
-            counts = incoming.tolist()
-            received = torch.empty(sum(counts), dtype=torch.uint8)
-            dist.all_to_all_single(received, _as_tensor(b"".join(piles)), counts, sizes, group=self.handle)
+        received, counts = self._exchange(_as_tensor(b"".join(piles)), [len(pile) for pile in piles])
         return [bytes(part.numpy()) for part in torch.split(received, counts)]
 
     def gather_lines(self, lines: Sequence[str]) -> list[str]:
@@ -100,19 +94,19 @@ class Group:
         """Send the first `counts[0]` rows to process 0, the next to process 1...; what came in, in order of rank."""
         if self.size == 1:
             return rows
-        where, shape = rows.device, rows.shape[1:]
-        incoming, width = torch.empty(self.size, dtype=torch.int64), shape.numel()
+        width = rows.shape[1:].numel()
+        received, _ = self._exchange(rows.cpu().reshape(-1), [count * width for count in counts])
+        return received.view(-1, *rows.shape[1:]).to(rows.device)
+
+    def _exchange(self, vector: Tensor, counts: Sequence[int]) -> tuple[Tensor, list[int]]:
+        """Entries of `vector` to process 0, to process 1...; what came in, in order of rank, and how many from each."""
+        incoming = torch.empty(self.size, dtype=torch.int64)
         with self._talking():
             dist.all_to_all_single(incoming, torch.tensor(counts), group=self.handle)
-            received = torch.empty(int(incoming.sum()) * width, dtype=rows.dtype)
-            dist.all_to_all_single(
-                received,
-                rows.cpu().reshape(-1),
-                [size * width for size in incoming.tolist()],
-                [count * width for count in counts],
-                group=self.handle,
-            )
-        return received.view(-1, *shape).to(where)
+            arriving: list[int] = incoming.tolist()
+            received = torch.empty(sum(arriving), dtype=vector.dtype)
+            dist.all_to_all_single(received, vector, arriving, list(counts), group=self.handle)
+        return received, arriving
 
     @contextmanager
     def _talking(self) -> Iterator[None]:

@@ -1,11 +1,12 @@
-"""The link between processes that share a simulation: batches of messages as bytes, and the sum of models in order."""
+"""The link between processes that share a simulation: messages as bytes, and models as a sum or in blocks."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from cfcl.exchange.messages import SERVER, LocalModel, Message, ModelSum
+from cfcl.exchange.messages import SERVER, GlobalModel, LocalModel, Message, ModelBlock, ModelSum
 from cfcl.protocol import codec
 from cfcl.protocol.link import Expected
 from cfcl.sim.group import Group
@@ -22,24 +23,36 @@ class GroupLink:
 
     def carry(self, kind: type[Message], outbox: Sequence[Message], expected: Expected) -> list[Message]:
         """What is for this process, in order of source and target."""
-        if self._group.size == 1 or (outbox and outbox[0].source == SERVER and kind is not ModelSum):
+        if self._group.size == 1 or kind is GlobalModel:
             return list(outbox)  # a server serves the devices of its own process
         if kind is LocalModel:
-            return [*self._sum_before(), *outbox]
+            return [*(self._sum_before() if SERVER in expected[SERVER] else []), *outbox]
+        if kind is ModelBlock:
+            return self._block_of_all(outbox)
         if kind is ModelSum:
             return self._sum_of_all(outbox)
         return self._routed(outbox)
 
     def _sum_before(self) -> list[Message]:
         """The sum so far, from the process before; its step comes as a last entry."""
-        if self._group.leads:
-            return []
         return [_unpacked(self._group.receive(self._sum_size + 1))]
 
     def _sum_of_all(self, outbox: Sequence[Message]) -> list[Message]:
         (message,) = outbox
         assert isinstance(message, ModelSum)
+        if len(message.total) < self._sum_size:  # blocks of the result, in order, make it whole
+            size = self._group.size
+            return [replace(message, total=self._group.route(message.total.repeat(size), [len(message.total)] * size))]
         return [_unpacked(self._group.pass_on(torch.cat([message.total, message.total.new_tensor([message.step])])))]
+
+    def _block_of_all(self, outbox: Sequence[Message]) -> list[Message]:
+        """All processes' models, in order of device, but only the entries that are this process's share."""
+        (message,) = outbox
+        assert isinstance(message, ModelBlock)
+        sizes = [len(Group(rank, self._group.size).share(self._sum_size)) for rank in range(self._group.size)]
+        blocks = torch.split(message.entries, sizes, dim=1)
+        found = self._group.route(torch.cat([block.flatten() for block in blocks]), [block.numel() for block in blocks])
+        return [replace(message, entries=found.view(-1, sizes[self._group.rank]))]
 
     def _routed(self, outbox: Sequence[Message]) -> list[Message]:
         piles: list[list[Message]] = [[] for _ in range(self._group.size)]

@@ -46,7 +46,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluated:
     """The global encoder at one step, and what it had cost by then."""
 
     step: int
@@ -68,7 +68,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Record:
+class Measured:
     """What one run measured."""
 
     digest: str
@@ -91,7 +91,7 @@ class Record:
     versions: str
     numerics: int
     """The version of numerics it was made under."""
-    evaluations: tuple[Evaluation, ...] = ()
+    evaluations: tuple[Evaluated, ...] = ()
     labels: tuple[int, ...] = ()
     distances: tuple[tuple[float, ...], ...] = ()
     """Mean embedding distance between pairs of `labels`; empty where no figure shows it."""
@@ -126,7 +126,7 @@ class Study:
     """`profile`, `pilot` (a seed), `notes`, `milestones` (accuracies by panel and mode), and `numerics`: the version
     of runs that are not there yet."""
     cells: tuple[Cell, ...]
-    runs: Mapping[str, Record]
+    runs: Mapping[str, Measured]
     """By digest."""
     selections: tuple[Selection, ...] = ()
 
@@ -161,7 +161,7 @@ class Study:
         """Selections of items, without the pilot's."""
         return [item for item in self.selections if item.seed != self.about["pilot"] and item.items]
 
-    def find(self, figure: str, panel: str, method: str, **settings: Value) -> dict[int, Record]:
+    def find(self, figure: str, panel: str, method: str, **settings: Value) -> dict[int, Measured]:
         """The finished runs at one place of a figure, by seed; the pilot is none of them."""
         return {
             cell.seed: self.runs[cell.digest]
@@ -200,7 +200,7 @@ def _write(study: Study, folder: Path) -> list[Path]:
     about = folder / "study.json.part"
     write_atomically(about, (json.dumps(study.about, indent=1) + "\n").encode())
     return [
-        _table(folder / "evaluations.csv.part", ["digest", *_names(Evaluation)], evaluations),
+        _table(folder / "evaluations.csv.part", ["digest", *_names(Evaluated)], evaluations),
         _table(folder / "distances.csv.part", ["digest", "label", "other", "distance"], distances),
         _table(folder / "runs.csv.part", _SCALARS, (_words(run)[: len(_SCALARS)] for run in runs)),
         _table(folder / "selections.csv.part", _names(Selection), map(_words, study.selections)),
@@ -237,7 +237,7 @@ def _names(kind: type) -> list[str]:
     return [field.name for field in fields(kind)]
 
 
-_SCALARS = _names(Record)[:-3]
+_SCALARS = _names(Measured)[:-3]
 """Without evaluations, labels and distances, which have files of their own."""
 _READERS: Mapping[Any, Any] = {
     str: visible,
@@ -298,14 +298,14 @@ def _by_digest(rows: Iterable[dict[str, str]]) -> dict[str, list[dict[str, str]]
 
 def _run(
     row: dict[str, str], evaluations: dict[str, list[dict[str, str]]], distances: dict[str, list[dict[str, str]]]
-) -> Record:
+) -> Measured:
     pairs = distances.get(row["digest"], [])
     values = [float(pair["distance"]) for pair in pairs]
     size = math.isqrt(len(values))
     return _parsed(
-        Record,
+        Measured,
         row,
-        evaluations=tuple(_parsed(Evaluation, item) for item in evaluations.get(row["digest"], [])),
+        evaluations=tuple(_parsed(Evaluated, item) for item in evaluations.get(row["digest"], [])),
         labels=tuple(int(pair["other"]) for pair in pairs[:size]),
         distances=tuple(tuple(values[start : start + size]) for start in range(0, len(values), size or 1)),
     )

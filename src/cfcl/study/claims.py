@@ -8,7 +8,7 @@ from importlib import resources
 from typing import Any
 
 from cfcl.study import measures
-from cfcl.study.bundle import Record, Selection, Study
+from cfcl.study.bundle import Measured, Selection, Study
 from cfcl.study.measures import COSTS, Interval, saving
 
 SUPPORTED, NOT_SUPPORTED, UNDECIDED = "supported", "not supported", "undecided"
@@ -26,7 +26,7 @@ Case = Mapping[str, Any]
 _ROUNDING = 1e-9
 """Sums of the same numbers in another order differ by less."""
 _ENDS = {"smallest": 0, "largest": -1}
-_RUNS: Mapping[str, Callable[[Record], float | None]] = {
+_RUNS: Mapping[str, Callable[[Measured], float | None]] = {
     "final": measures.final,
     "area": measures.area,
     "separation": lambda run: run.separation,

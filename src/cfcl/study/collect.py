@@ -6,13 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from cfcl.config import NUMERICS
-from cfcl.records import Evaluation as Measured
-from cfcl.records import Pull
+from cfcl.records import Evaluation, Pull
 from cfcl.runs import folders, shelf
 from cfcl.runs.folders import Run
 from cfcl.runs.series import selection_seconds
 from cfcl.study import measures
-from cfcl.study.bundle import Cell, Evaluation, Record, Selection, Study
+from cfcl.study.bundle import Cell, Evaluated, Measured, Selection, Study
 from cfcl.study.figures import FIGURES
 from cfcl.study.profiles import PROFILES, Profile
 
@@ -41,9 +40,9 @@ def _notes(profile: Profile, cells: Sequence[Cell]) -> list[str]:
     return [f"{name} is shortened to {length} steps in this profile." for name, length in steps.items() if length]
 
 
-def _records(cells: Sequence[Cell], kept: Study | None, done: Mapping[str, Path]) -> dict[str, Record]:
+def _records(cells: Sequence[Cell], kept: Study | None, done: Mapping[str, Path]) -> dict[str, Measured]:
     """By digest: as kept, or as the run's folder has it where more is shown than was kept."""
-    found: dict[str, Record] = {}
+    found: dict[str, Measured] = {}
     mapped = {cell.digest for cell in cells if FIGURES[cell.figure].needs == "distances"}
     for digest in dict.fromkeys(cell.digest for cell in cells):
         known = kept.runs.get(digest) if kept else None
@@ -54,7 +53,7 @@ def _records(cells: Sequence[Cell], kept: Study | None, done: Mapping[str, Path]
     return found
 
 
-def record(folder: Path) -> Record:
+def record(folder: Path) -> Measured:
     """What the run in `folder` measured."""
     run, numerics = folders.load(folder), shelf.numerics(folder)
     pulls, train, last = run.pulls, run.updates, run.final
@@ -62,7 +61,7 @@ def record(folder: Path) -> Record:
     assert last.label_distances is not None
     made_with = run.environment.to_dict()
     versions = [f"{name} {made_with[name]}" for name in ("cfcl", "torch", "python")]
-    return Record(
+    return Measured(
         digest=run.config.digest_under(numerics),
         preset=run.config.name,
         method=run.config.method,
@@ -84,18 +83,18 @@ def record(folder: Path) -> Record:
     )
 
 
-def _without_distances(run: Record) -> Record:
+def _without_distances(run: Measured) -> Measured:
     """The record of a run whose labels no figure shows."""
     return replace(run, labels=(), distances=())
 
 
-def _evaluation(run: Run, row: Measured) -> Evaluation:
+def _evaluation(run: Run, row: Evaluation) -> Evaluated:
     assert row.probe is not None
     assert row.knn is not None
     # What is paid at t = 0 is paid in full by whoever goes on from there, however soon a milestone comes.
     upfront = run.upfront if row.step == 0 else None
     spent = upfront or row
-    return Evaluation(
+    return Evaluated(
         step=row.step,
         probe=row.probe,
         knn=row.knn,

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from cfcl.methods import parse
 from cfcl.runs import style
 from cfcl.runs.plots import HEIGHT, WIDTH
-from cfcl.study.bundle import Record
+from cfcl.study.bundle import Measured
 from cfcl.study.measures import Interval, Measure, interval
 
 FEW = 3
@@ -46,7 +46,7 @@ def keys(found: Iterable[str], looks: Mapping[str, style.Look], *, dots: bool = 
     ]
 
 
-def alike(found: Mapping[K, Mapping[int, Record]], apart: Container[K] = ()) -> dict[K, dict[int, Record]]:
+def alike(found: Mapping[K, Mapping[int, Measured]], apart: Container[K] = ()) -> dict[K, dict[int, Measured]]:
     """Runs by seed of the places in a panel, in the seeds that all have: seeds differ more than methods do.
 
     Places without a run have no say, nor have those in `apart`; all seeds, if there is none in common.
@@ -67,7 +67,7 @@ def spread(found: Sequence[float]) -> Interval | None:
     return Interval(known.mean, min(found), max(found), known.values)
 
 
-def at(runs: Mapping[int, Record], measure: Measure) -> Interval | None:
+def at(runs: Mapping[int, Measured], measure: Measure) -> Interval | None:
     """A measure of runs, as a figure shows it."""
     return spread([measure(run) for run in runs.values()])
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from scipy.special import stdtrit
 
 from cfcl.methods import parse
-from cfcl.study.bundle import Cell, Evaluation, Record
+from cfcl.study.bundle import Cell, Evaluated, Measured
 
-Measure = Callable[[Record], float]
+Measure = Callable[[Measured], float]
 
 CONFIDENCE = 0.95
 SHARES = (0.5, 0.75, 0.9, 1.0)
@@ -47,14 +47,14 @@ def paired(mine: Mapping[int, float], theirs: Mapping[int, float]) -> Interval |
     return interval([mine[seed] - theirs[seed] for seed in sorted(mine) if seed in theirs])
 
 
-def final(run: Record) -> float:
+def final(run: Measured) -> float:
     """Probe accuracy in percent, mean of the evaluations in the last fifth of the run."""
     return 100 * statistics.fmean(
         item.probe for item in run.evaluations if item.step >= (1 - TAIL) * run.evaluations[-1].step
     )
 
 
-def area(run: Record) -> float:
+def area(run: Measured) -> float:
     """Mean probe accuracy on the way, in percent: the area under the curve over steps, divided by their number."""
     curve = run.evaluations
     parts = [
@@ -84,7 +84,7 @@ class Reached:
         return self.d2d + self.up
 
 
-def reach(run: Record, accuracy: float) -> Reached | None:
+def reach(run: Measured, accuracy: float) -> Reached | None:
     """When the curve first crosses `accuracy`, on straight lines between evaluations; None if it never does."""
     curve = run.evaluations
     if curve[0].probe >= accuracy:
@@ -95,21 +95,21 @@ def reach(run: Record, accuracy: float) -> Reached | None:
     return None
 
 
-def _between(earlier: Evaluation, later: Evaluation, share: float) -> Reached:
+def _between(earlier: Evaluated, later: Evaluated, share: float) -> Reached:
     pairs = zip(_spent(earlier), _spent(later), strict=True)
     return Reached(*((1 - share) * one + share * other for one, other in pairs))
 
 
-def spent(run: Record) -> Reached:
+def spent(run: Measured) -> Reached:
     """What a run spent until its end."""
     return Reached(*_spent(run.evaluations[-1]))
 
 
-def _spent(item: Evaluation) -> tuple[float, float, float, float, float]:
+def _spent(item: Evaluated) -> tuple[float, float, float, float, float]:
     return item.step, item.bytes_push, item.bytes_pull, item.bytes_up, item.delay
 
 
-def milestones(cells: Iterable[Cell], runs: Mapping[str, Record], pilot: int) -> dict[str, list[float]]:
+def milestones(cells: Iterable[Cell], runs: Mapping[str, Measured], pilot: int) -> dict[str, list[float]]:
     """Accuracies to be reached, by panel and mode, from the pilot's uniform exchange."""
     found: dict[str, list[float]] = {}
     for cell in cells:
@@ -146,7 +146,7 @@ class Saving:
     """Where that is so at some of the accuracies: the average is over the others."""
 
 
-def saving(pairs: Mapping[int, tuple[Record, Record]], accuracies: Iterable[float], cost: str) -> Saving:
+def saving(pairs: Mapping[int, tuple[Measured, Measured]], accuracies: Iterable[float], cost: str) -> Saving:
     """What the second of each pair of runs saves, by seed, as an average over `accuracies`."""
     marks = list(accuracies)
     logs: dict[int, float] = {}

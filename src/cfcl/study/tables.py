@@ -6,7 +6,7 @@ from functools import partial
 
 from cfcl.methods import parse
 from cfcl.study import measures
-from cfcl.study.bundle import Record, Study, Value
+from cfcl.study.bundle import Measured, Study, Value
 from cfcl.study.measures import Interval, interval, paired
 
 Key = tuple[str, tuple[tuple[str, Value], ...], str]
@@ -29,7 +29,7 @@ class Place:
 
     seeds: set[int]
     """Those that were to be run."""
-    runs: dict[int, Record]
+    runs: dict[int, Measured]
     """Those that have finished, by seed."""
 
 
@@ -38,12 +38,12 @@ class Column:
     """A measure in a table."""
 
     title: str
-    measure: Callable[[Record], float | None]
+    measure: Callable[[Measured], float | None]
     digits: int = 2
     compared: bool = True
     """Whether differences to other places are shown, too."""
 
-    def of(self, runs: Mapping[int, Record]) -> dict[int, float]:
+    def of(self, runs: Mapping[int, Measured]) -> dict[int, float]:
         """By seed, where it is known."""
         found = {seed: self.measure(run) for seed, run in runs.items()}
         return {seed: value for seed, value in found.items() if value is not None}

@@ -12,7 +12,7 @@ from matplotlib.image import AxesImage
 
 from cfcl.methods import parse
 from cfcl.study import layout, tables
-from cfcl.study.bundle import Record, Study
+from cfcl.study.bundle import Measured, Study
 from cfcl.study.figures.figure import CFCL, StudyFigure, plain
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
@@ -61,7 +61,7 @@ def _maps(study: Study, name: str, panel: str, methods: Iterable[str]) -> dict[s
     return {method: known for method, found in runs.items() if (known := mean_map(found.values()))}
 
 
-def mean_map(runs: Iterable[Record]) -> Map | None:
+def mean_map(runs: Iterable[Measured]) -> Map | None:
     """The mean map of the runs that have one; None without a label that they share."""
     mapped = [run for run in runs if run.distances]
     labels = sorted(set[int].intersection(*(set(run.labels) for run in mapped))) if mapped else []

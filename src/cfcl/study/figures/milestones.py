@@ -15,7 +15,7 @@ from cfcl.methods import ordered, parse
 from cfcl.runs import style
 from cfcl.runs.progress import size
 from cfcl.study import layout
-from cfcl.study.bundle import Record, Study
+from cfcl.study.bundle import Measured, Study
 from cfcl.study.figures.figure import METHODS, StudyFigure, plain
 from cfcl.study.measures import Cost, Reached, reach
 from cfcl.study.tables import Table
@@ -54,7 +54,7 @@ class Toll:
         return statistics.fmean(part(found) for found in self.reached)
 
 
-def toll(runs: Iterable[Record], accuracy: float) -> Toll:
+def toll(runs: Iterable[Measured], accuracy: float) -> Toll:
     """What it took `runs` to reach `accuracy`."""
     found = [reach(run, accuracy) for run in runs]
     return Toll(tuple(item for item in found if item is not None), len(found))

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from cfcl.methods import parse
 from cfcl.runs import style
 from cfcl.study import layout, measures, tables
-from cfcl.study.bundle import Record, Study, Value
+from cfcl.study.bundle import Measured, Study, Value
 from cfcl.study.figures import variations
 from cfcl.study.figures.figure import Entry, StudyFigure
 from cfcl.study.measures import Interval
@@ -33,7 +33,7 @@ class _Block:
     methods: list[str]
     places: Mapping[Key, Place]
 
-    def runs(self, method: str, variation: Value) -> tuple[dict[int, Record], bool]:
+    def runs(self, method: str, variation: Value) -> tuple[dict[int, Measured], bool]:
         """The runs of a method, and whether they are those of the base, as it was not to run again."""
         key: Key = (self.panel, (("variation", variation),), method)
         found = tables.find(self.places, key, _base)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from cfcl.methods import parse
 from cfcl.runs import style
 from cfcl.study import layout, tables
-from cfcl.study.bundle import Record, Study
+from cfcl.study.bundle import Measured, Study
 from cfcl.study.figures.figure import METHODS, StudyFigure, plain
 from cfcl.study.measures import Interval
 
@@ -38,7 +38,7 @@ def draw(study: Study, name: str) -> Figure | None:
     return figure if drawn else None
 
 
-def common_steps(runs: Iterable[Record]) -> tuple[list[int], list[Interval]]:
+def common_steps(runs: Iterable[Measured]) -> tuple[list[int], list[Interval]]:
     """The steps at which all runs were evaluated, and the probe accuracies there in percent."""
     found = [{item.step: 100 * item.probe for item in run.evaluations} for run in runs]
     steps = sorted(set[int].intersection(*map(set, found))) if found else []
