@@ -18,7 +18,7 @@ from cfcl.data.datasets import Dataset, load
 from cfcl.errors import CfclError, Failed, Interrupted
 from cfcl.files import write_atomically
 from cfcl.records import Evaluation, Record, Update
-from cfcl.runs import checkpoints, folders, plots, suites
+from cfcl.runs import checkpoints, folders, plots, resuming, suites
 from cfcl.sim import simulation
 from tests.conftest import small
 from tests.played import FILES, reference
@@ -178,7 +178,7 @@ def test_other_settings_versions_data_and_modules_are_refused_by_name(
         patch.setattr(configs, "NUMERICS", 99)
         refused("the checkpoint is of numerics 2, and this version of cfcl has 99: use the version that began the run")
     with monkeypatch.context() as patch:
-        patch.setattr(suites, "FORMAT", 99)
+        patch.setattr(resuming, "FORMAT", 99)
         refused("the checkpoint is of format 1, and this version of cfcl has 99")
 
 

@@ -1,11 +1,10 @@
 """Runs and comparisons: from configs to results and run folders."""
 
-import hashlib
 import json
 import platform
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import metadata
@@ -21,10 +20,9 @@ from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
 from cfcl.models import TrainedEncoder
-from cfcl.protocol import snapshot
 from cfcl.protocol.snapshot import Tree
 from cfcl.records import Environment, Evaluation, LinkCost, Record, Timings
-from cfcl.runs import checkpoints, folders, shelf
+from cfcl.runs import folders, resuming, shelf
 from cfcl.runs.checkpoints import Note
 from cfcl.runs.folders import Writer
 from cfcl.sim import engines, stopping
@@ -33,11 +31,8 @@ from cfcl.sim.simulation import Simulation, Snapshot, never
 
 Watch = Callable[[Record], None]
 
-FORMAT = 1
-"""Of checkpoints: to be raised when a run's state changes its form."""
 COLLAPSED = 1.5
 """The effective rank below which embeddings are as good as all the same."""
-EMPTY = hashlib.sha256().hexdigest()
 
 
 @dataclass(frozen=True)
@@ -115,8 +110,9 @@ def simulate(
     ):
         if out is None or not simulation.group.leads:
             return _result(simulation, tuple(_played(simulation, None, watch, note)), None)
-        with _opened(config, Path(out), note, anew=dataset is not None or module is not None) as writer:
-            known, before = _known(simulation, writer, note)
+        handed = dataset is not None or module is not None
+        with resuming.opened(config, Path(out), note, anew=handed) as writer:
+            known, before = resuming.known(simulation, writer, note)
             with writer.writing():
                 found = tuple(_played(simulation, before, watch, note, writer))
                 return _finished(simulation, writer, (*known, *found), note, plotted=plotted)
@@ -194,63 +190,6 @@ def _tracing(path: str | Path | None) -> Iterator[Callable[[str], None] | None]:
             raise CfclError(f"cannot write the trace to {str(path)!r}: {error.strerror}; choose another file") from None
 
 
-def _opened(config: Config, out: Path, note: Note, *, anew: bool) -> Writer:
-    """A new folder below `out`, unless an unfinished one of the same run is there, or `out` is one."""
-    if out.name.endswith(folders.PARTIAL):
-        return Writer.reopen(out)
-    # Of objects that were handed over nobody knows whether they are the same again.
-    found = None if anew else Writer.find(config, out)
-    if found is not None:
-        note(f"going on with the unfinished run of the same settings in {str(found.partial)!r}")
-    return found or Writer.begin(config, out)
-
-
-def _known(simulation: Simulation, writer: Writer, note: Note) -> tuple[tuple[Record, ...], Tree | None]:
-    """The records up to the newest checkpoint that is whole, and the checkpoint; nothing if there is none."""
-    for file, data in checkpoints.readable(writer.partial, note):
-        try:
-            tree = snapshot.decode(data)
-            _refuse_change(tree["about"], _about(simulation, writer))
-            simulation.check(tree)
-            return writer.keep(tree["about"]["records"], tree["about"]["records_digest"]), tree
-        except (ValueError, TypeError, LookupError) as error:
-            note(f"checkpoint {file.name} cannot be used ({error}): the one before it is tried")
-    if checkpoints.files(writer.partial):
-        raise CfclError(
-            f"no checkpoint in {str(writer.partial)!r} can be used: remove that folder, and run it from the start"
-        )
-    return writer.keep(0, EMPTY), None
-
-
-def _about(simulation: Simulation, writer: Writer) -> dict[str, Any]:
-    """What must be the same for a run to go on."""
-    return {
-        "format": FORMAT,
-        "numerics": configs.NUMERICS,
-        "config": configs.to_toml(writer.config),
-        **simulation.world.fingerprints(),
-    }
-
-
-def _refuse_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to go on with anything but what the run began with."""
-    for name in ("format", "numerics"):
-        if before[name] != now[name]:
-            raise CfclError(
-                f"the checkpoint is of {name} {before[name]!r:.20}, and this version of cfcl has {now[name]}: use the "
-                "version that began the run, or remove its folder and run it from the start"
-            )
-    began, wanted = (configs.parse(about["config"], source="the checkpoint") for about in (before, now))
-    if changed := folders.differing(began, wanted):
-        raise CfclError(f"the run began with other settings ({', '.join(changed)}): undo the change of its config.toml")
-    for name in now.keys() - {"format", "numerics", "config"}:
-        if before[name] != now[name]:
-            raise CfclError(
-                f"{name} is not what the run began with: restore it (a dataset or module that was given in Python must "
-                "be given again), or remove the folder and run it from the start"
-            )
-
-
 def _played(
     simulation: Simulation, before: Tree | None, watch: Watch, note: Note, writer: Writer | None = None
 ) -> Iterator[Record]:
@@ -258,9 +197,7 @@ def _played(
     for item in simulation.play(before):
         if isinstance(item, Snapshot):
             assert writer is not None
-            size, digest = writer.position()
-            about = {**_about(simulation, writer), "records": size, "records_digest": digest}
-            checkpoints.write(writer.partial, item.step, snapshot.encode({**item.tree, "about": about}))
+            resuming.save(simulation, writer, item)
             continue
         if writer is not None:
             writer.record(item)

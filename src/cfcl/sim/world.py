@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import nn
@@ -51,6 +52,7 @@ class World:
         charged = cost.charged_parameters or self.setting.encoder.num_parameters
         return Ledger(cost, charged, links.rates(cost.rates_file, self.graph))
 
+    @cached_property
     def fingerprints(self) -> dict[str, str]:
         """What a run depends on besides its config, by the setting that a change of it points to."""
         setting, budgets = self.setting, self.setting.budgets
