@@ -19,7 +19,7 @@ def update_against_bare_arithmetic() -> None:
     """A device's whole update against forward, backward and Adam alone on a ready batch."""
     simulation = Simulation(config.load("digits"))
     setting, state = simulation.world.setting, simulation.run.devices[0]
-    module = SmallCnn((1, 8, 8), 16)
+    module = SmallCnn((1, 8, 8), 16, torch.Generator())
     optimiser = torch.optim.Adam(module.parameters())
     batch = torch.rand(96, 1, 8, 8)
 

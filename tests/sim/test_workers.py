@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from cfcl import config as configs
@@ -137,7 +138,7 @@ def test_impossible_workers_are_refused() -> None:
     refusal(r"5 workers cannot share 4 devices: lower --workers", workers=5)
     dataset: Dataset = load(small().data)
     refusal(r"2 workers cannot share objects of this process", workers=2, dataset=dataset)
-    refusal(r"2 workers cannot share objects of this process", workers=2, module=SmallCnn((1, 8, 8), 16))
+    refusal(r"2 workers cannot share objects of this process", workers=2, module=SmallCnn((1, 8, 8), 16, torch.Generator()))
 
 
 def test_what_lives_in_this_process_runs_in_this_process() -> None:

@@ -1,10 +1,12 @@
 """The networks. Published layer sizes and parameter counts contradict each other: these are ours, not the paper's.
 
-A maximum is taken before the ReLU: the same function, with a quarter of the ReLUs.
+A maximum is taken before the ReLU: the same function, with a quarter of the ReLUs. Initial weights come from a stream
+of their own: the random numbers that torch would take are the caller's, and shared by all threads.
 """
 
+import math
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +17,7 @@ from cfcl.errors import CfclError
 
 Shape = tuple[int, int, int]
 Norm = Literal["batch", "group"]
+Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
 
 
 class ChannelsLast(nn.Module):
@@ -34,17 +37,17 @@ class SmallCnn(nn.Sequential):
 
     smallest = 2
 
-    def __init__(self, shape: Shape, embedding_dim: int) -> None:
+    def __init__(self, shape: Shape, embedding_dim: int, draws: torch.Generator) -> None:
         channels, height, width = shape
         super().__init__(
             ChannelsLast(),
-            nn.Conv2d(channels, 16, 3, padding=1),
+            _conv(draws, channels, 16, 3, padding=1),
             nn.MaxPool2d(2),
             nn.ReLU(),
             nn.Flatten(),
-            nn.Linear(16 * (height // 2) * (width // 2), 64),
+            _linear(draws, 16 * (height // 2) * (width // 2), 64),
             nn.ReLU(),
-            nn.Linear(64, embedding_dim),
+            _linear(draws, 64, embedding_dim),
         )
 
 
@@ -53,19 +56,19 @@ class UspsCnn(nn.Sequential):
 
     smallest = 2
 
-    def __init__(self, shape: Shape, embedding_dim: int) -> None:
+    def __init__(self, shape: Shape, embedding_dim: int, draws: torch.Generator) -> None:
         channels, height, width = shape
         super().__init__(
             ChannelsLast(),
-            nn.Conv2d(channels, 8, 3, padding=1),
+            _conv(draws, channels, 8, 3, padding=1),
             nn.MaxPool2d(2),
             nn.ReLU(),
             nn.Flatten(),
-            nn.Linear(8 * (height // 2) * (width // 2), 48, bias=False),
+            _linear(draws, 8 * (height // 2) * (width // 2), 48, bias=False),
             nn.ReLU(),
-            nn.Linear(48, 32, bias=False),
+            _linear(draws, 48, 32, bias=False),
             nn.ReLU(),
-            nn.Linear(32, embedding_dim, bias=False),
+            _linear(draws, 32, embedding_dim, bias=False),
         )
 
 
@@ -74,34 +77,34 @@ class SmallAlexNet(nn.Sequential):
 
     smallest = 4
 
-    def __init__(self, shape: Shape, embedding_dim: int) -> None:
+    def __init__(self, shape: Shape, embedding_dim: int, draws: torch.Generator) -> None:
         super().__init__(
             ChannelsLast(),
-            nn.Conv2d(shape[0], 8, 5, padding=2),
+            _conv(draws, shape[0], 8, 5, padding=2),
             nn.MaxPool2d(2),
             nn.ReLU(),
-            nn.Conv2d(8, 24, 5, padding=2),
+            _conv(draws, 8, 24, 5, padding=2),
             nn.MaxPool2d(2),
             nn.ReLU(),
-            nn.Conv2d(24, 48, 3, padding=1),
+            _conv(draws, 24, 48, 3, padding=1),
             nn.ReLU(),
-            nn.Conv2d(48, 32, 3, padding=1),
+            _conv(draws, 48, 32, 3, padding=1),
             nn.ReLU(),
-            nn.Conv2d(32, 32, 3, padding=1),
+            _conv(draws, 32, 32, 3, padding=1),
             nn.ReLU(),
             nn.AdaptiveMaxPool2d(1),
             nn.Flatten(),
-            nn.Linear(32, 64),
+            _linear(draws, 32, 64),
             nn.ReLU(),
-            nn.Linear(64, 64),
+            _linear(draws, 64, 64),
             nn.ReLU(),
-            nn.Linear(64, embedding_dim),
+            _linear(draws, 64, embedding_dim),
         )
         # torch's own initialisation shrinks the signal from layer to layer until all embeddings coincide, and the
         # first hundred steps then spoil the encoder.
         for layer in self:
             if isinstance(layer, nn.Conv2d | nn.Linear):
-                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu", generator=draws)
                 assert layer.bias is not None
                 nn.init.zeros_(layer.bias)
 
@@ -109,16 +112,16 @@ class SmallAlexNet(nn.Sequential):
 class ResidualBlock(nn.Module):
     """Two 3×3 convolutions beside a shortcut."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm) -> None:
+    def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm, draws: torch.Generator) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
+        self.conv1 = _conv(draws, inputs, outputs, 3, stride=stride, padding=1, bias=False)
         self.norm1 = _norm(norm, outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.conv2 = _conv(draws, outputs, outputs, 3, padding=1, bias=False)
         self.norm2 = _norm(norm, outputs)
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
             self.shortcut = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), _norm(norm, outputs)
+                _conv(draws, inputs, outputs, 1, stride=stride, bias=False), _norm(norm, outputs)
             )
 
     def forward(self, images: Tensor) -> Tensor:
@@ -132,28 +135,28 @@ class SlimResNet18(nn.Sequential):
 
     smallest = 8
 
-    def __init__(self, shape: Shape, embedding_dim: int, norm: Norm, width: int = 20) -> None:
+    def __init__(self, shape: Shape, embedding_dim: int, draws: torch.Generator, norm: Norm, width: int = 20) -> None:
         widths = [width, width, 2 * width, 4 * width, 8 * width]
         blocks: list[nn.Module] = []
         for stage, (inputs, outputs) in enumerate(pairwise(widths)):
             blocks += [
-                ResidualBlock(inputs, outputs, 1 if stage == 0 else 2, norm),
-                ResidualBlock(outputs, outputs, 1, norm),
+                ResidualBlock(inputs, outputs, 1 if stage == 0 else 2, norm, draws),
+                ResidualBlock(outputs, outputs, 1, norm, draws),
             ]
         super().__init__(
             ChannelsLast(),
-            nn.Conv2d(shape[0], width, 3, padding=1, bias=False),
+            _conv(draws, shape[0], width, 3, padding=1, bias=False),
             _norm(norm, width),
             nn.ReLU(),
             *blocks,
             nn.AdaptiveMaxPool2d(1),
             nn.Flatten(),
-            nn.Linear(8 * width, embedding_dim),
+            _linear(draws, 8 * width, embedding_dim),
         )
 
 
-def build(config: ModelConfig, shape: Shape) -> nn.Module:
-    """The network that `config` names, for images of `shape`."""
+def build(config: ModelConfig, shape: Shape, draws: torch.Generator) -> nn.Module:
+    """The network that `config` names, for images of `shape`, with weights from `draws`."""
     kinds: dict[str, type[SmallCnn | UspsCnn | SmallAlexNet | SlimResNet18]] = {
         "small-cnn": SmallCnn,
         "usps-cnn": UspsCnn,
@@ -167,9 +170,41 @@ def build(config: ModelConfig, shape: Shape) -> nn.Module:
             f"{kind.smallest}×{kind.smallest}: choose another encoder or larger images"
         )
     if kind is SlimResNet18:
-        return SlimResNet18(shape, config.embedding_dim, config.norm)
-    return kind(shape, config.embedding_dim)  # type: ignore[call-arg]  # the others have no normalisation
+        return SlimResNet18(shape, config.embedding_dim, draws, config.norm)
+    return kind(shape, config.embedding_dim, draws)  # type: ignore[call-arg]  # the others have no normalisation
+
+
+def _conv(
+    draws: torch.Generator,
+    inputs: int,
+    outputs: int,
+    size: int,
+    *,
+    stride: int = 1,
+    padding: int = 0,
+    bias: bool = True,
+) -> nn.Conv2d:
+    layer = nn.Conv2d(
+        inputs, outputs, size, stride=stride, padding=padding, bias=bias, device="meta", dtype=torch.float32
+    )
+    return _drawn(layer, draws)
+
+
+def _linear(draws: torch.Generator, inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
+    return _drawn(nn.Linear(inputs, outputs, bias=bias, device="meta", dtype=torch.float32), draws)
+
+
+def _drawn(layer: Layer, draws: torch.Generator) -> Layer:
+    """The layer, which has had no memory yet, with the weights that torch's own initialisation gives it."""
+    layer = layer.to_empty(device="cpu")
+    nn.init.kaiming_uniform_(layer.weight, a=math.sqrt(5), generator=draws)
+    if layer.bias is not None:
+        bound = 1 / math.sqrt(layer.weight[0].numel())
+        nn.init.uniform_(layer.bias, -bound, bound, generator=draws)
+    return layer
 
 
 def _norm(kind: Norm, channels: int) -> nn.Module:
-    return nn.BatchNorm2d(channels) if kind == "batch" else nn.GroupNorm(4, channels)
+    if kind == "batch":
+        return nn.BatchNorm2d(channels, dtype=torch.float32)
+    return nn.GroupNorm(4, channels, dtype=torch.float32)
