@@ -33,7 +33,7 @@ def scene() -> world.World:
 @cache
 def module() -> torch.nn.Module:
     """The same network in torch's usual layout, once per process."""
-    layers = networks.build(scene().config.model, scene().dataset.image_shape).children()
+    layers = networks.build(scene().config.model, scene().dataset.image_shape, torch.Generator()).children()
     return torch.nn.Sequential(*[layer for layer in layers if not isinstance(layer, networks.ChannelsLast)])
 
 

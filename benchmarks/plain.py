@@ -81,7 +81,7 @@ class Triplets(Dataset[tuple[Tensor, Tensor, Tensor]]):
 
 def plain_network(setting: Config, shape: tuple[int, int, int]) -> nn.Module:
     """The same network in torch's usual layout."""
-    layers = networks.build(setting.model, shape).children()
+    layers = networks.build(setting.model, shape, torch.Generator()).children()
     return nn.Sequential(*[layer for layer in layers if not isinstance(layer, networks.ChannelsLast)])
 
 

@@ -55,7 +55,7 @@ def linear_probe_sgd(
     """
     train, test = _standardise(train, test)
     design = _with_bias(train).float()
-    weights = torch.zeros(num_classes, len(design), device=train.device, requires_grad=True)
+    weights = design.new_zeros(num_classes, len(design)).requires_grad_()
     optimizer = torch.optim.Adam([weights], lr=learning_rate)
     for _ in range(steps):
         weights.grad = _cross_entropy(weights.detach(), design, train_labels)[1]

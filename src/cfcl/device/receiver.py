@@ -11,6 +11,7 @@ from cfcl.core import importance, losses
 from cfcl.core.clustering import Clusters
 from cfcl.device.state import DeviceState, Setting, no_items
 from cfcl.device.transmitter import cluster, pixels
+from cfcl.exchange import checks
 from cfcl.exchange.messages import DataReserve, EmbeddingReserve, Items, PullRequest, Reserve
 from cfcl.exchange.policies import Randomness
 
@@ -78,12 +79,8 @@ def _choose_reserves(setting: Setting, state: DeviceState, sizes: set[int]) -> D
     missing = sorted(sizes - set(state.own_reserve))
     if not missing:
         return state
-    assert setting.policy.offer is not None
-    points = pixels(state.points.all())
-    chosen = {
-        size: setting.policy.offer(points, size, setting.config.exchange, Randomness(setting.config.seed, state.id, 0))
-        for size in missing
-    }
+    points, draws = pixels(state.points.all()), Randomness(setting.config.seed, state.id, 0)
+    chosen = {size: checks.offer(setting.policy, points, size, setting.config.exchange, draws) for size in missing}
     return replace(state, own_reserve={**state.own_reserve, **chosen})
 
 

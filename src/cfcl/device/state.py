@@ -154,7 +154,7 @@ def fresh_moments(weights: Weights) -> Moments:
 def no_embeddings(setting: Setting) -> Tensor:
     """An empty batch of embeddings."""
     encoder = setting.encoder
-    return torch.zeros(0, encoder.embedding_dim, device=encoder.device)
+    return torch.zeros(0, encoder.embedding_dim, dtype=torch.float32, device=encoder.device)
 
 
 def no_items(setting: Setting) -> Tensor:

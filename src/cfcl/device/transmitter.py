@@ -17,7 +17,7 @@ from cfcl.core.clustering import Clusters
 from cfcl.core.metrics import effective_number
 from cfcl.data.augment import augment
 from cfcl.device.state import Candidates, DeviceState, Setting, no_embeddings
-from cfcl.exchange import policies
+from cfcl.exchange import checks, policies
 from cfcl.exchange.messages import DataItems, DataReserve, EmbeddingItems, EmbeddingReserve, Items, PullRequest, Reserve
 from cfcl.exchange.policies import Choice, Pull, Randomness, Shown
 from cfcl.models import as_input
@@ -168,7 +168,6 @@ def _embed(setting: Setting, state: DeviceState, points: Tensor) -> Tensor:
 
 def _answer_alike(setting: Setting, links: Sequence[Asked], reserves: _Reserves, step: int) -> list[Answer]:
     """Answers on links whose candidates and reserves are of one size, so that they are one batch."""
-    assert setting.policy.choose is not None
     config = setting.config
     pull = Pull(
         seed=config.seed,
@@ -186,7 +185,7 @@ def _answer_alike(setting: Setting, links: Sequence[Asked], reserves: _Reserves,
         usefulness=setting.objective.usefulness,
         config=config.exchange,
     )
-    choice = setting.policy.choose(pull)
+    choice = checks.choose(setting.policy, pull)
     effective = effective_number(choice.log_probabilities.exp()).tolist()
     return [
         _answer(

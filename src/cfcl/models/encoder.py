@@ -42,9 +42,8 @@ class Encoder:
         self.config = config
         self.image_shape = image_shape
         self.device = torch.device(device)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(rng.derive(seed, "model"))
-            found = networks.build(config, image_shape) if module is None else copy.deepcopy(module)
+        draws = rng.stream(seed, "model")
+        found = networks.build(config, image_shape, draws) if module is None else copy.deepcopy(module)
         self._module = found.to(self.device)
         self.name = config.encoder if module is None else type(module).__name__
         # In training too, one of our own without BatchNorm embeds every image by itself; of others nobody knows.
@@ -169,4 +168,8 @@ def standardise(images: Float[Tensor, "batch c h w"]) -> Float[Tensor, "batch c 
 
 
 def _flatten(tensors: Sequence[Tensor]) -> Tensor:
-    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors]) if tensors else torch.zeros(0)
+    return (
+        torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+        if tensors
+        else torch.zeros(0, dtype=torch.float32)
+    )

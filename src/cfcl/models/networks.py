@@ -3,6 +3,7 @@
 A maximum is taken before the ReLU: the same function, with a quarter of the ReLUs.
 """
 
+import math
 from itertools import pairwise
 from typing import Literal
 
@@ -97,11 +98,16 @@ class SmallAlexNet(nn.Sequential):
             nn.ReLU(),
             nn.Linear(64, embedding_dim),
         )
-        # torch's own initialisation shrinks the signal from layer to layer until all embeddings coincide, and the
-        # first hundred steps then spoil the encoder.
+
+    def amplify(self, draws: torch.Generator) -> None:
+        """Draw larger weights than torch does.
+
+        Its own shrink the signal from layer to layer until all embeddings coincide, and the first hundred steps then
+        spoil the encoder.
+        """
         for layer in self:
             if isinstance(layer, nn.Conv2d | nn.Linear):
-                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu", generator=draws)
                 assert layer.bias is not None
                 nn.init.zeros_(layer.bias)
 
@@ -152,8 +158,37 @@ class SlimResNet18(nn.Sequential):
         )
 
 
-def build(config: ModelConfig, shape: Shape) -> nn.Module:
-    """The network that `config` names, for images of `shape`."""
+def build(config: ModelConfig, shape: Shape, draws: torch.Generator | None = None) -> nn.Module:
+    """The network that `config` names, for images of `shape`, with weights from `draws`; without them it has no memory.
+
+    Random numbers that torch takes by itself are the caller's, and shared by all threads: a run leaves them alone.
+    """
+    with torch.device("meta"):
+        module = _named(config, shape).float()
+    if draws is None:
+        return module
+    module = module.to_empty(device="cpu")
+    # Residual blocks come first: the order of draws decides the weights of a seed, and it was always this one.
+    blocks = [block for block in module.modules() if isinstance(block, ResidualBlock)]
+    for layer in dict.fromkeys([*(layer for block in blocks for layer in block.modules()), *module.modules()]):
+        _draw(layer, draws)
+    if isinstance(module, SmallAlexNet):
+        module.amplify(draws)
+    return module
+
+
+def _draw(layer: nn.Module, draws: torch.Generator) -> None:
+    """Give a layer the weights that torch's own initialisation would."""
+    if isinstance(layer, nn.Conv2d | nn.Linear):
+        nn.init.kaiming_uniform_(layer.weight, a=math.sqrt(5), generator=draws)
+        if layer.bias is not None:
+            bound = 1 / math.sqrt(layer.weight[0].numel())
+            nn.init.uniform_(layer.bias, -bound, bound, generator=draws)
+    elif isinstance(layer, nn.BatchNorm2d | nn.GroupNorm):
+        layer.reset_parameters()
+
+
+def _named(config: ModelConfig, shape: Shape) -> nn.Module:
     kinds: dict[str, type[SmallCnn | UspsCnn | SmallAlexNet | SlimResNet18]] = {
         "small-cnn": SmallCnn,
         "usps-cnn": UspsCnn,

@@ -166,8 +166,7 @@ def _wanted(config: ModelConfig, image_shape: Shape, module: nn.Module | None) -
     if module is not None:
         return module.state_dict()
     try:
-        with torch.device("meta"):
-            return networks.build(config, image_shape).state_dict()
+        return networks.build(config, image_shape).state_dict()
     except CfclError as error:  # which is about settings, and here is a file
         raise ValueError(str(error)) from None
 

@@ -253,7 +253,7 @@ class Push(Phase):
         size = device.reserve_due(parties.rules.setting, reserve.target, reserve.source)
         if len(reserve.content) == 0:
             return "the reserve is empty"
-        column = torch.zeros(len(reserve.content))
+        column = torch.zeros(len(reserve.content), dtype=torch.float32)
         if reserve.numbers is not None and (found := unlike("numbers", reserve.numbers, column)):
             return found
         return unlike("the reserve", reserve.content, device.no_items(parties.rules.setting), rows=size)

@@ -271,7 +271,7 @@ class Simulation:
             encoder, devices = self.world.setting.encoder, self.run.devices
             compared = [i for i in evaluation.compared_devices(self.config) if i in devices]
             mine = [encoder.embed(devices[i].weights, images) for i in compared]
-            nothing = torch.zeros(0, len(images), encoder.embedding_dim, device=encoder.device)
+            nothing = torch.zeros(0, len(images), encoder.embedding_dim, dtype=torch.float32, device=encoder.device)
             found = self.group.gather(torch.stack(mine) if mine else nothing)
             return evaluation.agreement(list(found)) if self.group.leads else {}
 
@@ -293,8 +293,7 @@ class Simulation:
         encoder = self.world.setting.encoder
         parts = portions(images)
         mine = [encoder.embed(self.model, parts[i]) for i in self.group.share(len(parts))]
-        nothing = torch.zeros(0, encoder.embedding_dim, device=encoder.device)
-        return self.group.gather(torch.cat([nothing, *mine]))
+        return self.group.gather(torch.cat([device.no_embeddings(self.world.setting), *mine]))
 
     def _whole_ledger(self) -> Ledger:
         """The costs of all processes, at the leader."""
