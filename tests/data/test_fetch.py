@@ -201,12 +201,16 @@ def test_a_wrong_checksum_removes_the_file_and_keeps_the_old_one(server: Server,
     assert (tmp_path / "big").read_bytes() == b"an older copy"
 
 
-def test_two_at_once_fetch_a_file_once(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_at_once_fetch_a_file_once(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server.moods = ["hold"]
     waiting = threading.Event()
-    monkeypatch.setattr("cfcl.data.fetch.note", lambda text: (print(text), waiting.set()))
+    told: list[str] = []
+
+    def note(text: str) -> None:
+        told.append(text)
+        waiting.set()
+
+    monkeypatch.setattr("cfcl.data.fetch.note", note)
     entry, patience = entry_at(server.url), replace(HASTY, timeout=5)
     with ThreadPoolExecutor() as pool:
         results = [pool.submit(fetch, entry, tmp_path, patience=patience) for _ in range(2)]
@@ -214,7 +218,7 @@ def test_two_at_once_fetch_a_file_once(
         server.released.set()
         assert sorted(result.result() for result in results) == [[], ["big", "small"]]
     assert [path for path, _ in server.requests] == ["/big", "/small"]
-    assert f"another process is fetching into {tmp_path}: waiting for it" in capsys.readouterr().out
+    assert told == [f"another process is fetching into {tmp_path}: waiting for it"]
     check_whole(tmp_path)
 
 

@@ -3,6 +3,7 @@ import struct
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +13,13 @@ from cfcl.data import pictures
 from cfcl.errors import CfclError
 
 
-def save(path: Path, image: Image.Image, **options: object) -> Path:
+def save(path: Path, image: Image.Image, **options: Any) -> Path:
     image.save(path, **options)
     return path
 
 
 def values(path: Path, *, grey: bool = False) -> list[int]:
-    return np.unique(pictures.read(path, grey=grey, size=None)).tolist()
+    return [int(value) for value in np.unique(pictures.read(path, grey=grey, size=None))]
 
 
 def palette() -> Image.Image:
@@ -109,6 +110,11 @@ def postscript(path: Path) -> Path:
     return Path(shutil.copy(path / "a.eps", path / "b.png"))
 
 
+def circle(path: Path) -> Path:
+    (path / "b.png").symlink_to(path / "b.png")
+    return path / "b.png"
+
+
 def cut(path: Path, name: str) -> Path:
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     data = save(path / name, Image.fromarray(noise)).read_bytes()
@@ -122,7 +128,7 @@ BAD: dict[str, tuple[Callable[[Path], Path], str]] = {
     "cut": (lambda p: cut(p, "b.png"), "truncated"),
     "cut jpeg": (lambda p: cut(p, "b.jpg"), "truncated"),
     "gone": (lambda p: p / "b.png", "No such file"),
-    "a link to itself": (lambda p: ((p / "b.png").symlink_to(p / "b.png"), p / "b.png")[1], "symbolic links"),
+    "a link to itself": (circle, "symbolic links"),
     "no pixels": (lambda p: written(p / "b.png", png(0, 1)), "cannot identify"),
     "2,500 megapixels": (lambda p: written(p / "b.png", png(50_000, 50_000)), "2500000000 pixels"),
     "120 megapixels": (lambda p: written(p / "b.png", png(12_000, 10_000)), "12,000×10,000 pixels are more than"),

@@ -89,8 +89,8 @@ def _check_supply(seen: "Survey") -> None:
             f"{seen.path} holds {seen.num_images} images, but a run needs at least 4, two to train on and two for the "
             "test: give more images"
         )
-    for number, name in enumerate(seen.names if seen.devices is not None else ()):
-        if (seen.devices == number).sum() < 2:
+    for number, name in enumerate(seen.names):
+        if seen.devices is not None and int((seen.devices == number).sum()) < 2:
             raise CfclError(f"{seen.path / name} holds 1 image, but a device needs at least 2: add some, or remove it")
 
 

@@ -109,7 +109,8 @@ def _below(folder: Path) -> Iterator[Path]:
 
 def _sorted_out(paths: Iterable[Path]) -> tuple[list[Path], list[Path]]:
     """Pictures, by their names, and the rest."""
-    images, odd = [], []
+    images: list[Path] = []
+    odd: list[Path] = []
     for path in sorted(paths):
         if not path.name.startswith("."):
             (images if path.suffix.lower() in SUFFIXES and path.is_file() else odd).append(path)
