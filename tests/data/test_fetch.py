@@ -246,11 +246,13 @@ def test_no_more_than_the_published_bytes_are_taken(server: Server, tmp_path: Pa
     entry = entry_at(server.url)
     if mood == "longer":  # the server says at once that it has more
         entry = replace(entry, train=(replace(entry.train[0], num_bytes=199_999),))
+    taken: list[int] = []
     with pytest.raises(
         CfclError, match=r"/big offers 2\d\d,\d{3} bytes or more, but the published file has \d{3},\d{3}; "
     ):
-        fetch(entry, tmp_path, patience=HASTY)
+        fetch(entry, tmp_path, progress=lambda name, done, total: taken.append(done), patience=HASTY)
     assert len(server.requests) == 1
+    assert max(taken, default=0) <= (200_000 if mood == "endless" else 0)
     assert list(tmp_path.iterdir()) == []
 
 
