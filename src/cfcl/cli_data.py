@@ -9,6 +9,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColu
 from rich.table import Table
 
 from cfcl import config
+from cfcl.data import fit
 from cfcl.errors import CfclError
 from cfcl.shown import Words
 from cfcl.terminal import console, user_errors
@@ -131,7 +132,7 @@ def _data_config(spec: str, overrides: list[str]) -> config.DataConfig:
     names = get_args(config.DataConfig.model_fields["dataset"].annotation)
     if spec in names:
         return config.parse(f'[data]\ndataset = "{spec}"\n', overrides, source=spec).data
-    return config.load(spec, overrides).data
+    return fit.load(spec, overrides).data
 
 
 def _download_bar() -> Progress:
