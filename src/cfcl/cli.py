@@ -1,7 +1,6 @@
 """The command line: parse, call one function, print."""
 
 import os
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,6 +10,7 @@ import typer
 from cfcl import __version__, cli_data, cli_study, config, records
 from cfcl.cli_data import DataDir, overrides_with
 from cfcl.cli_study import parse_seeds
+from cfcl.cli_usage import Commands
 from cfcl.errors import CfclError
 from cfcl.terminal import complaints, console, note, user_errors
 
@@ -19,6 +19,7 @@ DEMO_METHODS = "fedavg,uniform-explicit,cfcl-explicit,cfcl-implicit"
 
 app = typer.Typer(
     name="cfcl",
+    cls=Commands,
     help="Unsupervised federated learning with device-to-device exchange.\n\n"
     "Start with `cfcl run digits`, then `cfcl compare digits`. `cfcl presets` lists ready-made runs and "
     "`cfcl config digits` explains every setting; change one with --set section.key=value.",
@@ -207,7 +208,7 @@ def main() -> None:
 
 def _load(spec: str, overrides: list[str] | None) -> config.Config:
     if spec == "-":
-        return config.parse(sys.stdin.read(), overrides or (), source="standard input")
+        return config.parse(config.read_input(), overrides or (), source="standard input")
     return config.load(spec, overrides or ())
 
 
