@@ -1,4 +1,4 @@
-"""Files that people hand us, read with a limit: no folder, no pipe, no endless device, nothing that fills the memory."""
+"""Files that people hand us, read with a limit: no folder, no pipe, no endless device, nothing too large."""
 
 import os
 import stat
@@ -12,7 +12,7 @@ LARGEST_BY_HAND = 1 << 24
 
 def text(path: Path, *, limit: int = LARGEST) -> str:
     """The UTF-8 text of a file; an OSError or a ValueError says why there is none."""
-    with open(path, "rb", opener=_open_at_once) as file:  # noqa: PTH123
+    with open(path, "rb", opener=_open_at_once) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise ValueError("it is not a regular file")

@@ -174,7 +174,9 @@ def _parse_pair(text: str, num_devices: int, where: str) -> Pair:
             f"{num_devices - 1}: fix the line or change partition.num_devices={num_devices}"
         )
     if i == j:
-        raise CfclError(f"{where}: pair {text!r:.60} links device {i} to itself, but an edge joins two: delete the line")
+        raise CfclError(
+            f"{where}: pair {text!r:.60} links device {i} to itself, but an edge joins two: delete the line"
+        )
     return i, j
 
 

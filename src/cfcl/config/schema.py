@@ -36,7 +36,6 @@ Mode = Literal["explicit", "implicit"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=MOST)]
 PositiveCount = Annotated[int, Field(ge=1, le=MOST)]
-Size = Annotated[int, Field(ge=1, le=10**6)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST)]
 Positive = Annotated[float, Field(ge=1 / LARGEST, le=LARGEST)]
 Finite = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
@@ -105,7 +104,7 @@ class PartitionConfig(Section):
     """`labels`: a few labels per device; `overlapping`: the same, but devices may share points, so that there can be
     more devices than the data could serve otherwise; `dirichlet`: label shares drawn from Dirichlet(alpha); `iid`:
     shuffled; `given`: as your own images say."""
-    num_devices: Size = 10
+    num_devices: Annotated[int, Field(ge=1, le=10**6)] = 10
     """Devices in the network."""
     labels_per_device: PositiveCount = 3
     """Distinct labels on a device (kind `labels`)."""
@@ -157,7 +156,7 @@ class ModelConfig(Section):
     encoder: Literal["small-cnn", "usps-cnn", "small-alexnet", "slim-resnet18"] = "small-cnn"
     """`small-cnn` for images of about 8×8, `usps-cnn` for 16×16, `small-alexnet` for 28×28, `slim-resnet18` for 32×32
     colour."""
-    embedding_dim: Size = 16
+    embedding_dim: Annotated[int, Field(ge=1, le=10**5)] = 16
     """Length of an embedding."""
     norm: Literal["batch", "group"] = "batch"
     """Normalisation layers of `slim-resnet18`: BatchNorm has running statistics (see aggregation.buffers), GroupNorm
@@ -174,7 +173,7 @@ class TrainConfig(Section):
 
     steps: Annotated[int, Field(ge=1, le=10**7)] = 1000
     """T: updates of every device."""
-    batch_size: Size = 32
+    batch_size: Annotated[int, Field(ge=1, le=10**5)] = 32
     """Triplets per update."""
     optimiser: Literal["adam", "sgd"] = "adam"
     """The local update, Eq. (4): with Adam's preconditioner, or plain."""
@@ -360,7 +359,7 @@ class EvaluationConfig(Section):
     """Largest number of training points for probe and neighbours, drawn once; the test split is always used whole."""
     num_neighbours: PositiveCount = 20
     """k of the nearest-neighbour accuracy."""
-    num_health: Annotated[int, Field(ge=2, le=MOST)] = 256
+    num_health: Annotated[int, Field(ge=2, le=10**4)] = 256
     """Test images used for alignment, uniformity, effective rank and CKA."""
     num_health_devices: Annotated[int, Field(ge=2, le=MOST)] = 20
     """Largest number of devices compared by CKA."""

@@ -1,5 +1,6 @@
 """Local training: one update, the model that goes up, and the one that comes down."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -9,6 +10,7 @@ from torch import Tensor
 from cfcl.core import losses, optimisers
 from cfcl.device.batching import Batch, draw_batches, num_pulled
 from cfcl.device.state import DeviceState, Setting, fresh_moments
+from cfcl.errors import CfclError
 from cfcl.exchange.messages import SERVER, GlobalModel, LocalModel
 from cfcl.models import Weights
 from cfcl.objectives import Terms
@@ -49,8 +51,14 @@ def local_step(
         updates=state.updates + 1,
         active=losses.active_share(terms.total),
     )
+    loss = float(terms.total.mean())
+    if not math.isfinite(loss):
+        raise CfclError(
+            f"the loss of device {state.id} is {loss} at step {step}: training has diverged; lower "
+            f"train.learning_rate={setting.config.train.learning_rate:g}, or the weights of the loss"
+        )
     return moved, StepReport(
-        loss=float(terms.total.mean()),
+        loss=loss,
         triplet=float(terms.own.mean()),
         regulariser=float(terms.regulariser.mean()),
         weight=weight,

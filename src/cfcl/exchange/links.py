@@ -121,7 +121,9 @@ def _candidates(exchange: ExchangeConfig, num_devices: int) -> dict[int, int]:
         where = f"{path}, line {number}"
         device, size = (int(value) if value == int(value) else -1 for value in _numbers(row, 2, where))
         if not 0 <= device < num_devices or device in found:
-            raise CfclError(f"{where}: device {row[0]:.40} is not one of 0 to {num_devices - 1}, named once: fix the line")
+            raise CfclError(
+                f"{where}: device {row[0]:.40} is not one of 0 to {num_devices - 1}, named once: fix the line"
+            )
         if not max(exchange.num_clusters, exchange.num_pulled, 1) <= size <= MOST:
             raise CfclError(
                 f"{where}: num_candidates={row[1]:.40} is below exchange.num_clusters={exchange.num_clusters} or "

@@ -72,7 +72,13 @@ class Encoder:
         if not self.is_pure:
             self._module.eval()
         with torch.no_grad():
-            return torch.cat([self._forward(as_input(part, self.device)) for part in portions(images)])
+            found = torch.cat([self._forward(as_input(part, self.device)) for part in portions(images)])
+        if not bool(found.isfinite().all()):
+            raise CfclError(
+                "an embedding is not finite: training has diverged, or the images are no numbers; lower "
+                "train.learning_rate, or check the images"
+            )
+        return found
 
     def gradient(
         self, weights: Weights, images: Float[Tensor, "batch c h w"], loss: Callable[[Tensor], tuple[Tensor, T]]

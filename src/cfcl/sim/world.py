@@ -18,6 +18,7 @@ from cfcl.exchange.cost import Ledger
 from cfcl.models import Encoder
 from cfcl.protocol.parties import Rules
 from cfcl.records import Setup, Update
+from cfcl.sim import sizes
 from cfcl.topology import Graph
 
 
@@ -75,6 +76,7 @@ def build(
     where = _torch_device(torch_device)
     policy = policies.find(config.exchange.method)
     dataset = datasets.load(config.data) if dataset is None else dataset
+    sizes.check(config, dataset, module)
     parts = partition.split(
         config.partition,
         dataset.train_labels,
@@ -134,8 +136,8 @@ def single_thread() -> Iterator[None]:
 def _torch_device(name: str) -> torch.device:
     try:
         where = torch.device(name)
-        torch.zeros(1, device=where)
-    except (RuntimeError, AssertionError) as error:
+        torch.zeros(1, device=where).item()  # a device without numbers, such as meta, is none
+    except (RuntimeError, AssertionError, ImportError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise CfclError(f"device {name!r} cannot be used: {reason}; choose cpu, or a device this torch has") from None
     return where
