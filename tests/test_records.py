@@ -1,21 +1,19 @@
 """Records come back from a line as they were, and nothing else comes back."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
-from types import UnionType
-from typing import Any, get_args, get_origin
+from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from cfcl import records
 from cfcl.records import (
     Done,
     Environment,
     Evaluation,
-    Failed,
     Final,
     LinkCost,
     Pull,
@@ -26,38 +24,10 @@ from cfcl.records import (
     Update,
     Upfront,
 )
-
-FINITE = st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=True)
-TEXT = st.text()  # any character, half a surrogate pair too
-LINES = (Setup, Evaluation, Upfront, Update, Pull, Final, Done, Failed)
+from tests.strategies import ODD_LINES, RECORDS, made
 
 
-def _values(wanted: Any) -> st.SearchStrategy[Any]:
-    """Anything of a field's type."""
-    origin, inner = get_origin(wanted), get_args(wanted)
-    if origin is UnionType:
-        return st.none() | _values(inner[0])
-    if origin is tuple and inner[-1] is ...:
-        return st.lists(_values(inner[0]), max_size=3).map(tuple)
-    if origin is tuple:
-        return st.tuples(*map(_values, inner))
-    if origin is Mapping:
-        return st.dictionaries(TEXT, _values(inner[1]), max_size=3)
-    if wanted in (int, float, str):
-        return {int: st.integers(), float: FINITE, str: TEXT}[wanted]
-    return made(wanted)
-
-
-def made(kind: type[Record]) -> st.SearchStrategy[Record]:
-    """Any record of `kind`."""
-    types = records._TYPES[kind]
-    return st.builds(kind, **{name: _values(wanted) for name, wanted in types.items()})
-
-
-ANY = st.one_of(*map(made, LINES))
-
-
-@given(ANY)
+@given(RECORDS)
 def test_a_record_comes_back_from_its_line_to_the_byte(record: Record) -> None:
     line = record.to_line()
     back = records.parse(line)
@@ -152,6 +122,9 @@ BAD: list[tuple[Change, str]] = [
     (lambda row: row.update(reasons={}), r"reasons=\{\} is not a list"),
     (lambda row: row.update(step=1.0), "step=1.0 is not a whole number"),
     (lambda row: row.update(step=True), "step=True is not a whole number"),
+    (lambda row: row.update(step=-1), r"step=-1 is not from 0 to 1e\+100"),
+    (lambda row: row.update(held_labels=1.5), "held_labels=1.5 is not from 0 to 1"),
+    (lambda row: row.update(centroid_distance=1e101), r"centroid_distance=1e\+101 is not a finite number"),
     (lambda row: row.update(step=None), "step=None is not a whole number"),
     (lambda row: row.update(effective_candidates="2"), "effective_candidates='2' is not a finite number"),
     (lambda row: row.update(effective_candidates=False), "effective_candidates=False is not a finite number"),
@@ -184,6 +157,29 @@ def test_what_is_no_object_is_no_record(line: str) -> None:
         records.parse(line)
 
 
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("[" * 100_000, "is nested too deeply"),
+        ('{"kind":"final","step":' + "9" * 5000 + "}", "Exceeds the limit"),
+        ('{"kind":"final","step":' + "9" * 4000 + "}", "step=999.* is not from 0"),
+        ('{"kind":"final","step":1,"step":2}', "a key occurs twice among 'kind, step, step'"),
+        ('{"kind":"final","step":Infinity}', "step=inf is not a whole number"),
+    ],
+    ids=["deep", "digits", "fewer digits", "twice", "infinity"],
+)
+def test_what_would_break_a_reader_is_refused(line: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        records.parse(line)
+
+
+@given(ODD_LINES)
+def test_whatever_a_line_says_it_is_a_record_or_refused(line: str) -> None:
+    with suppress(ValueError):
+        found = records.parse(line)
+        assert records.parse(found.to_line()) == found
+
+
 def test_a_list_of_the_wrong_length_is_refused() -> None:
     line = EXAMPLES["setup"][1]
     with pytest.raises(ValueError, match=r"edges=\[0, 1, 2\] is not a list of the right length"):
@@ -197,3 +193,61 @@ def test_no_record_can_hold_a_pixel() -> None:
     shapes = {name: wanted for kind in (Pull, Reason) for name, wanted in records._TYPES[kind].items()}
     lists = {name for name, wanted in shapes.items() if "tuple" in str(wanted) or "Mapping" in str(wanted)}
     assert lists == {"reasons", "scores"}
+
+
+SETUP = Setup("made", "small-cnn", 10, (3, 4, 5), ((0,), (1,), (2,)), ((0, 1), (1, 2)), None)
+UPDATE = Update(0, loss=0.5, triplet=0.5, regulariser=0.0, weight=0.0, active=1.0, pulled_share=0.0, margin=0.0)
+JUDGED = Evaluation(1, 2, 3, 4, 0.1, 0.0, 0, 0.5, 0.5, 0.25, -1.5, 7.5, 0.1, None)
+PULLED = Pull(3, 0, 1, 1, 2.5, 0.5, 0.25)
+FINAL = Final(4, (0, 2), ((0.5, 1.25), (1.25, 0.25)), 3.5)
+RUN: list[Record] = [
+    SETUP,
+    JUDGED,
+    UPDATE,
+    PULLED,
+    replace(PULLED, receiver=0, transmitter=1),
+    replace(JUDGED, step=4),
+    FINAL,
+]
+COSTS = [LinkCost(0, 1, "datapoint", "push", 3), LinkCost(2, -1, "model", "up", 3), LinkCost(-1, 2, "model", "down", 3)]
+
+
+def test_records_of_one_run_agree() -> None:
+    records.check(RUN, COSTS)
+    records.check([replace(SETUP, points=(2,), labels=None, edges=()), JUDGED, Final(0)])
+
+
+DISAGREEING: list[tuple[int, Record | None, str]] = [
+    (0, None, "the first record is not of kind setup"),
+    (6, None, "or the last one not of kind final"),
+    (1, SETUP, "line 2: a second record of kind setup at the same place"),
+    (1, Done("runs"), "line 2: a record of kind done has no place in a run"),
+    (1, replace(JUDGED, step=4), "line 6: a second record of kind eval at the same place"),
+    (5, replace(JUDGED, step=5), "line 6: step=5 is not between 0, the one before, and 4, the end"),
+    (4, PULLED, "line 5: a second record of kind pull at the same place"),
+    (4, replace(PULLED, transmitter=2, step=2), "line 5: step=2 is not between 3, the one before, and 4, the end"),
+    (3, replace(PULLED, transmitter=2, receiver=0), "line 4: a pull between 2 and 0, which have no link"),
+    (3, replace(PULLED, transmitter=7), "line 4: a pull between 7 and 1, which have no link"),
+    (0, replace(SETUP, labels=((0,), (1,))), "line 1: labels is of 2 devices, and points of 3"),
+    (0, replace(SETUP, positions=((0.5, 0.5),)), "line 1: positions is of 1 devices, and points of 3"),
+    (0, replace(SETUP, edges=((0, 1), (1, 3))), "line 1: edges are not pairs of 3 devices, in order and each once"),
+    (0, replace(SETUP, edges=((0, 1), (0, 1))), "line 1: edges are not pairs of 3 devices"),
+    (0, replace(SETUP, edges=((1, 0),)), "line 1: edges are not pairs of 3 devices"),
+    (0, replace(SETUP, points=(), labels=None, edges=()), "line 1: edges are not pairs of 0 devices"),
+    (6, replace(FINAL, labels=(0, 1, 2)), "line 7: label_distances is not a square of the labels"),
+    (6, replace(FINAL, labels=(1, 1)), "line 7: label_distances is not a square of the labels"),
+    (6, replace(FINAL, label_distances=((1.0, 2.0), (1.0,))), "line 7: label_distances is not a square of the labels"),
+]
+
+
+@pytest.mark.parametrize(("place", "record", "complaint"), DISAGREEING, ids=[row[2] for row in DISAGREEING])
+def test_records_that_disagree_are_refused(place: int, record: Record | None, complaint: str) -> None:
+    rows = [*RUN[:place], *([] if record is None else [record]), *RUN[place + 1 :]]
+    with pytest.raises(ValueError, match=complaint):
+        records.check(rows, COSTS)
+
+
+@pytest.mark.parametrize("link", [(0, 2), (-1, -1), (3, -1), (1, 1), (-1, 3)])
+def test_costs_of_no_link_are_refused(link: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match=f"costs between {link[0]} and {link[1]}, which have no link"):
+        records.check(RUN, [*COSTS, LinkCost(*link, "model", "up", 3)])

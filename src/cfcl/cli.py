@@ -1,7 +1,6 @@
 """The command line: parse, call one function, print."""
 
 import os
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ from cfcl import __version__, cli_data, cli_runs, cli_study, config
 from cfcl.cli_data import DataDir, overrides_with
 from cfcl.cli_runs import RUNS, AsJson, Device, Engine, Trace, Workers
 from cfcl.cli_study import parse_seeds
+from cfcl.cli_usage import Commands
 from cfcl.data import fit
 from cfcl.errors import CfclError
 from cfcl.terminal import complaints, console, note, user_errors
@@ -21,6 +21,7 @@ DEMO_METHODS = "fedavg,uniform-explicit,cfcl-explicit,cfcl-implicit"
 
 app = typer.Typer(
     name="cfcl",
+    cls=Commands,
     help="Unsupervised federated learning with device-to-device exchange.\n\n"
     "Start with `cfcl run digits`, then `cfcl compare digits`. `cfcl presets` lists ready-made runs and "
     "`cfcl config digits` explains every setting; change one with --set section.key=value.",
@@ -183,7 +184,7 @@ def main() -> None:
 
 def _load(spec: str, overrides: list[str] | None) -> config.Config:
     if spec == "-":
-        return config.parse(sys.stdin.read(), overrides or (), source="standard input")
+        return config.parse(config.read_input(), overrides or (), source="standard input")
     return fit.load(spec, overrides or ())
 
 

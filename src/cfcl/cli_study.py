@@ -1,6 +1,7 @@
 """The commands of the study: do it, and draw it again."""
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,6 +11,7 @@ from cfcl.cli_data import DataDir, overrides_with
 from cfcl.errors import CfclError
 from cfcl.terminal import complaints, console, user_errors
 
+MOST_SEEDS = 10_000
 STOPPED = "interrupted; finished runs are kept, and the same command goes on from there"
 
 
@@ -106,13 +108,16 @@ def redraw(
 
 def parse_seeds(text: str) -> list[int]:
     """Seeds from words such as `0,1,2` or `0-2`."""
-    try:
-        found: list[int] = []
-        for part in text.split(","):
-            first, _, last = part.partition("-")
-            found += range(int(first), int(last or first) + 1)
-    except ValueError:
-        raise CfclError(f"--seeds {text!r} is not a list of whole numbers: write 0,1,2 or 0-2") from None
+    found: list[int] = []
+    for part in text.split(",", maxsplit=MOST_SEEDS):
+        # Eighteen digits always fit, and int() alone would also take '1_0' and digits of other scripts.
+        known = re.fullmatch(r" *([0-9]{1,18})(?:-([0-9]{1,18}))? *", part)
+        if known is None:
+            raise CfclError(f"--seeds {text!r:.60} is not a list of whole numbers: write 0,1,2 or 0-2")
+        first, last = int(known[1]), int(known[2] or known[1])
+        if last - first + len(found) >= MOST_SEEDS:
+            raise CfclError(f"--seeds {text!r:.60} are more than {MOST_SEEDS:,}: give fewer, in several commands")
+        found += range(first, last + 1)
     if not found or len(set(found)) != len(found):
-        raise CfclError(f"--seeds {text!r} is empty or names a seed twice: write 0,1,2 or 0-2")
+        raise CfclError(f"--seeds {text!r:.60} is empty or names a seed twice: write 0,1,2 or 0-2")
     return found

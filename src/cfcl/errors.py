@@ -1,10 +1,21 @@
 """The exceptions a user sees."""
 
+LONGEST = 800
+"""Characters of a complaint; a longer one loses its middle, so that value and remedy stay."""
+
 
 class CfclError(Exception):
     """Something the user can fix: one line that names the value, the rule and the remedy."""
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        """One line that a terminal can show, whatever values, names and paths are in it."""
+        text = super().__str__()
+        if not text.isprintable():
+            text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+        half = LONGEST // 2
+        return text if len(text) <= LONGEST else f"{text[:half]} ... {text[-half:]}"
 
 
 class WorkerLost(CfclError):  # noqa: N818

@@ -4,14 +4,16 @@ Nothing here needs torch or the engine: reports are made of records alone.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import repeat
-from sys import float_info
+from itertools import pairwise, repeat
 from types import UnionType
 from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_hints
 
 R = TypeVar("R", bound="Record")
+
+LARGEST = 1e100
+"""Of a number in a record: sums, means and scales of plots stay finite."""
 
 
 @dataclass(frozen=True)
@@ -265,18 +267,40 @@ _TYPES: dict[type[Record], dict[str, Any]] = {
     for kind in (*KINDS.values(), Costs, Reason, LinkCost, Timings, Environment)
 }
 _WORDS = {int: "a whole number", float: "a finite number", str: "text", tuple: "a list of the right length"}
+_SHARES = ("probe", "knn", "active", "pulled_share", "held_labels")
+_AMOUNTS = ("seconds", "joules", "selection", "evaluation", "total", "exchange", "separation", "label_distances")
+_RANGES: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(_SHARES, (0, 1)),
+    **dict.fromkeys(_AMOUNTS, (0, LARGEST)),
+    **dict.fromkeys(("source", "target"), (-1, LARGEST)),  # the server is -1
+}
+"""By field; other whole numbers are counts or places, and so not below 0."""
 
 
 def parse(line: str) -> Record:
     """The record in a line of JSON; what is missing, unknown or of another type is a ValueError."""
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{line[:60]!r} is not JSON ({error.msg} at column {error.colno})") from None
+    row = from_json(line)
     kind = KINDS.get(str(row.pop("kind", None))) if isinstance(row, dict) else None
     if kind is None:
         raise ValueError(f"{line[:60]!r} is not a record of the kinds {', '.join(KINDS)}")
     return read(kind, row)
+
+
+def from_json(text: str) -> Any:
+    """What `text` describes; what is not JSON, or says something twice, is a ValueError."""
+    try:
+        return json.loads(text, object_pairs_hook=_unambiguous)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{text[:60]!r} is not JSON ({error.msg} at column {error.colno})") from None
+    except RecursionError:
+        raise ValueError(f"{text[:60]!r} is nested too deeply") from None
+
+
+def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError(f"a key occurs twice among {', '.join(key for key, _ in pairs)[:60]!r}")
+    return found
 
 
 def read(kind: type[R], row: object) -> R:
@@ -292,6 +316,64 @@ def read(kind: type[R], row: object) -> R:
     return kind(**{**dict.fromkeys(kind.OPTIONAL), **known})
 
 
+def check(found: Sequence[Record], costs: Iterable[LinkCost] = ()) -> None:
+    """Refuse records that cannot be those of one finished run, by the line they stand on."""
+    kinds = [type(record) for record in found]
+    if kinds[:1] != [Setup] or kinds[-1:] != [Final]:
+        raise ValueError("the first record is not of kind setup, or the last one not of kind final")
+    setup, last = found[0], found[-1]
+    assert isinstance(setup, Setup)
+    assert isinstance(last, Final)
+    seen: set[tuple[object, ...]] = set()
+    newest: dict[type[Record], int] = {}
+    links = {link for one, other in setup.edges for link in ((one, other), (other, one))}
+    for number, record in enumerate(found, start=1):
+        wrong = _wrong(record, setup, links, last.step, newest.get(type(record), 0))
+        key = _key(record)
+        if wrong or key in seen:
+            raise ValueError(f"line {number}: {wrong or f'a second record of kind {record.KIND} at the same place'}")
+        seen.add(key)
+        newest[type(record)] = getattr(record, "step", 0)
+    for cost in costs:
+        between = (cost.source, cost.target) in links
+        if not between and not -1 == min(cost.source, cost.target) < max(cost.source, cost.target) < len(setup.points):
+            raise ValueError(f"costs between {cost.source} and {cost.target}, which have no link")
+
+
+def _wrong(record: Record, setup: Setup, links: set[tuple[int, int]], last: int, newest: int) -> str:
+    """What contradicts the setup, the length of the run or the record of this kind before."""
+    if isinstance(record, Setup):
+        return _wrong_setup(record)
+    if isinstance(record, Done | Failed):
+        return f"a record of kind {record.KIND} has no place in a run"
+    if isinstance(record, Final) and record.label_distances is not None:
+        size = len(record.label_distances)
+        labels = range(size) if record.labels is None else record.labels
+        if len(set(labels)) != size or any(len(row) != size for row in record.label_distances):
+            return "label_distances is not a square of the labels"
+    if isinstance(record, Pull) and (record.transmitter, record.receiver) not in links:
+        return f"a pull between {record.transmitter} and {record.receiver}, which have no link"
+    step: int = getattr(record, "step", 0)
+    return "" if newest <= step <= last else f"step={step} is not between {newest}, the one before, and {last}, the end"
+
+
+def _wrong_setup(setup: Setup) -> str:
+    size = len(setup.points)
+    for name, found in (("labels", setup.labels), ("positions", setup.positions)):
+        if found is not None and len(found) != size:
+            return f"{name} is of {len(found)} devices, and points of {size}"
+    ordered = all(one < other for one, other in pairwise(setup.edges))
+    if size == 0 or not ordered or not all(one < other < size for one, other in setup.edges):
+        return f"edges are not pairs of {size} devices, in order and each once"
+    return ""
+
+
+def _key(record: Record) -> tuple[object, ...]:
+    """What no other record of a run shares."""
+    names = ("step", "transmitter", "receiver") if isinstance(record, Evaluation | Update | Pull) else ()
+    return type(record), *(getattr(record, name, None) for name in names)
+
+
 def _fitted(wanted: Any, value: Any, name: str) -> Any:
     """`value` as the type `wanted` has it: lists become tuples, objects records; anything else must fit."""
     origin, inner = get_origin(wanted), get_args(wanted)
@@ -304,14 +386,21 @@ def _fitted(wanted: Any, value: Any, name: str) -> Any:
         return {key: _fitted(inner[1], item, f"{name}.{key}") for key, item in value.items()}
     if isinstance(wanted, type) and issubclass(wanted, Record):
         return read(wanted, value)
-    if _is_finite(value) if wanted is float else type(value) is wanted:
-        return value
-    raise ValueError(f"{name}={value!r:.60} is not {_WORDS.get(origin or wanted, 'an object')}")
+    # Whole numbers count as numbers, and stay whole, so that a line comes back as it was.
+    fits = type(value) in (int, float) and abs(value) <= LARGEST if wanted is float else type(value) is wanted
+    if not fits:
+        raise ValueError(f"{name}={_shown(value)} is not {_WORDS.get(origin or wanted, 'an object')}")
+    low, high = _RANGES.get(name, (0 if wanted is int else -LARGEST, LARGEST))
+    if wanted in (int, float) and not low <= value <= high:
+        raise ValueError(f"{name}={_shown(value)} is not from {low:g} to {high:g}")
+    return value
 
 
-def _is_finite(value: Any) -> bool:
-    """Whole numbers count too, and stay whole, so that a line comes back as it was."""
-    return type(value) in (int, float) and abs(value) <= float_info.max
+def _shown(value: object) -> str:
+    try:
+        return f"{value!r:.60}"
+    except ValueError:  # a whole number of thousands of digits
+        return "a number that is too large to show"
 
 
 def _plain(item: Record) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from cfcl import reading
 from cfcl.config import GraphConfig
 from cfcl.errors import CfclError
 
@@ -134,7 +135,7 @@ def from_file(path: Path, num_devices: int) -> Graph:
             edge = _parse_pair(text, num_devices, where)
             if edge in edges:
                 raise CfclError(
-                    f"{where}: pair {text!r} repeats line {edges[edge]}, but an edge is given once for both "
+                    f"{where}: pair {text!r:.60} repeats line {edges[edge]}, but an edge is given once for both "
                     "directions: delete one of the two"
                 )
             edges[edge] = number
@@ -150,8 +151,8 @@ def from_file(path: Path, num_devices: int) -> Graph:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        return reading.text(path, limit=reading.LARGEST_BY_HAND)
+    except (OSError, ValueError) as error:
         raise CfclError(
             f"graph.edges_file='{path}' cannot be read as text ({error}): give a UTF-8 file with one pair of devices "
             "per line"
@@ -169,11 +170,13 @@ def _parse_pair(text: str, num_devices: int, where: str) -> Pair:
     i, j = sorted(map(int, words))
     if i < 0 or j >= num_devices:
         raise CfclError(
-            f"{where}: pair {text!r} names device {i if i < 0 else j}, but devices are numbered 0 to "
+            f"{where}: pair {text!r:.60} names device {i if i < 0 else j}, but devices are numbered 0 to "
             f"{num_devices - 1}: fix the line or change partition.num_devices={num_devices}"
         )
     if i == j:
-        raise CfclError(f"{where}: pair {text!r} links device {i} to itself, but an edge joins two: delete the line")
+        raise CfclError(
+            f"{where}: pair {text!r:.60} links device {i} to itself, but an edge joins two: delete the line"
+        )
     return i, j
 
 

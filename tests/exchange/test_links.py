@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,14 @@ def test_rates_of_named_links_differ(tmp_path: Path) -> None:
         ("source,target,mbps\n0,x,1\n", r", line 2: '0,x,1' is not 3 numbers"),
         ("source,target,mbps\n0,2,1\n", r", line 2: 0->2 is not a link of the graph: remove"),
         ("source,target,mbps\n0,1,1\n0,1,2\n", r", line 3: link 0->1 is named twice: remove"),
-        ("source,target,mbps\n0,1,0\n", r", line 2: mbps=0 must be a finite number above 0: fix"),
+        ("source,target,mbps\n0,1,1e-13\n", r", line 2: mbps=1e-13 must be from"),
+        ("source,target,mbps\n0,1,nan\n", r", line 2: '0,1,nan' is not 3 numbers"),
+        ("source,target,mbps\n0,1,1e400\n", r", line 2: '0,1,1e400' is not 3 numbers up to 1e\+12"),
+        ("source,target,mbps\n0,1,1_0\n", r", line 2: '0,1,1_0' is not 3 numbers"),
+        ("source,target,mbps\n0,1,\u0661\n", r", line 2: '0,1,.' is not 3 numbers"),
+        ('source,target,mbps\n"0\n",1,1\n', r", line 3: '0\\n,1,1' is not 3 numbers"),
+        ("source,target,mbps\n0,1,1\0\n", r", line 2: .* is not 3 numbers"),
+        ("source,target,mbps\n0,1,0\n", r", line 2: mbps=0 must be from 1e-12 to 1e\+12: fix"),
     ],
 )
 def test_bad_tables_are_refused(tmp_path: Path, content: str, complaint: str) -> None:
@@ -67,6 +75,24 @@ def test_bad_budgets_are_refused(tmp_path: Path, row: str, complaint: str) -> No
     file.write_text(f"transmitter,receiver,num_pulled,num_reserve\n{row}\n")
     with pytest.raises(CfclError, match=complaint):
         links.budgets(build({"exchange": {"budgets_file": str(file)}}), LINE)
+
+
+def test_a_mark_of_utf_8_is_no_part_of_a_table(tmp_path: Path) -> None:
+    file = tmp_path / "rates.csv"
+    file.write_bytes(b"\xef\xbb\xbfsource,target,mbps\r\n2,1,0.25\r\n")
+    assert links.rates(file, LINE) == {(2, 1): 0.25}
+
+
+def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\0")
+    (tmp_path / "long").write_text("source,target,mbps\n" + "x" * 200_000)
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(1 << 40)
+    reasons = {"pipe": "not a regular file", "binary": "utf-8", "long": "limit", "huge": "1,099,511,627,776 bytes"}
+    for name, reason in reasons.items():
+        with pytest.raises(CfclError, match=f"cannot read .*{name}.*{reason}.*; give a CSV file with the columns"):
+            links.rates(tmp_path / name, LINE)
 
 
 def test_a_missing_table_is_refused(tmp_path: Path) -> None:

@@ -40,7 +40,9 @@ def make_run(tmp_path: Path) -> MakeRun:
         folder: str = "",
         environment: Environment = ENVIRONMENT,
     ) -> Run:
-        config = configs.override(configs.Config(name="tiny"), ["train.steps=20", f"seed={seed}", *overrides])
+        config = configs.override(
+            configs.Config(name="tiny"), ["partition.num_devices=3", "train.steps=20", f"seed={seed}", *overrides]
+        )
         config = configs.with_method(config, method)
         path = tmp_path / "runs" / (folder or f"{config.name}-{config.method}-s{config.seed}-{config.digest}")
         path.mkdir(parents=True)

@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -151,8 +152,16 @@ DAMAGE = [
         '"step":0,"gain":1,"loss"',
         r"metrics\.jsonl line 5: .* train has unknown fields \['gain'\]",
     ),
+    ("metrics.jsonl", '"edges":[[0,1],[1,2]]', '"edges":[[0,1]]', r"metrics\.jsonl: line 10: a pull between 1 and 2"),
+    ("metrics.jsonl", '"points":[40,50,1234]', '"points":[40,50]', r"metrics\.jsonl: line 1: labels is of 3 devices"),
+    ("metrics.jsonl", '"step":10,"probe"', '"step":30,"probe"', r"metrics\.jsonl: line 3: step=30 is not between 0"),
+    ("metrics.jsonl", '"kind":"final","step":20', '"kind":"final","step":21', r"metrics\.jsonl: it is of 21, but "),
+    ("config.toml", "num_devices = 3", "num_devices = 4", r"metrics\.jsonl: it is of 3, but config\.toml has .*=4"),
+    ("costs.json", '"source": 2', '"source": 3', r"costs\.json: costs between 3 and -1, which have no link"),
+    ("timings.json", "0.25", "-0.25", r"timings\.json: selection=-0\.25 is not from 0"),
+    ("environment.json", "{", '{"cfcl": "0", ', r"environment\.json: a key occurs twice"),
     ("costs.json", '"bytes": 800', '"bytes": 0.5', r"costs\.json: bytes=0\.5 is not a whole number"),
-    ("costs.json", "[", "3 [", r"costs\.json: Extra data"),
+    ("costs.json", "[", "3 [", r"costs\.json: .* is not JSON \(Extra data at column 3\)"),
     ("timings.json", "[[10, 0.25]", "[[10]", r"timings\.json: selection=\[10\] is not a list of the right length"),
     ("timings.json", '"total": 2.0', '"total": null', r"timings\.json: total=None is not a finite number"),
     ("environment.json", '"workers": 2', '"workers": true', r"environment\.json: workers=True is not a whole number"),
@@ -219,3 +228,17 @@ def test_a_folder_without_a_run_is_refused(make_run: MakeRun, tmp_path: Path) ->
     (folder / "costs.json").unlink()
     with pytest.raises(CfclError, match=r"cannot be read: .*No such file or directory: .*costs\.json'; run it again"):
         folders.load(folder)
+
+
+def test_what_names_no_folder_is_refused(tmp_path: Path) -> None:
+    rubbish: list[Any] = [123, None, b"runs", "", "\0", tmp_path / "absent", [tmp_path], "x" * 5000]
+    for name in rubbish:
+        with pytest.raises(CfclError, match=r"is not a run folder .*: give a folder that `cfcl run` wrote"):
+            folders.load(name)
+
+
+def test_one_bad_folder_among_many_is_named(make_run: MakeRun) -> None:
+    good, bad = make_run().folder, make_run(seed=1).folder
+    (bad / "timings.json").unlink()
+    with pytest.raises(CfclError, match=rf"^run folder '{bad}' cannot be read: .*timings\.json'; run it again"):
+        folders.find([good.parent])

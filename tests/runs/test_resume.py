@@ -271,7 +271,7 @@ def test_a_run_that_was_stopped_before_it_measured_anything_leaves_nothing(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-DIVERGING = ("train.optimiser=sgd", "model.normalise=false", "train.learning_rate=1e18", EVERY)
+DIVERGING = ("train.optimiser=sgd", "model.normalise=false", "train.learning_rate=1e12", EVERY)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

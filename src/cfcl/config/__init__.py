@@ -1,6 +1,17 @@
 """What a run is: every choice as a field, checked before anything starts. No other package uses pydantic."""
 
-from cfcl.config.files import build, fields, load, override, parse, presets, section_meaning, to_toml, with_method
+from cfcl.config.files import (
+    build,
+    fields,
+    load,
+    override,
+    parse,
+    presets,
+    read_input,
+    section_meaning,
+    to_toml,
+    with_method,
+)
 from cfcl.config.schema import (
     NUMERICS,
     UNCOUNTED,
@@ -46,6 +57,7 @@ __all__ = [
     "override",
     "parse",
     "presets",
+    "read_input",
     "replaced",
     "section_meaning",
     "to_toml",

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from importlib import resources
@@ -11,12 +12,15 @@ from typing import Any, get_args
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from cfcl import methods
+from cfcl import methods, reading
+from cfcl.config.complaints import explain, shown
 from cfcl.config.schema import Config, Section
 from cfcl.errors import CfclError
 
 PAPER = "paper.toml"
 """Laid over a preset, with `NAME-paper.toml` if there is one, it makes the variant that takes the paper literally."""
+LARGEST = 1 << 16
+"""Bytes of a file of settings: several times what all of them with their explanations take."""
 
 
 def with_method(config: Config, word: str) -> Config:
@@ -45,6 +49,8 @@ def presets() -> dict[str, str]:
 
 def load(spec: str | Path, overrides: Iterable[str] = ()) -> Config:
     """The run described by a preset name or a TOML file, with `section.key=value` overrides."""
+    if not isinstance(spec, str | Path):
+        raise CfclError(f"{shown(spec)} names no run: give the name of a preset, or the path of a TOML file")
     if str(spec) in presets():
         return build(_apply(_preset(str(spec)), overrides), source=str(spec))
     return parse(_read(Path(spec)), overrides, source=str(spec))
@@ -52,11 +58,23 @@ def load(spec: str | Path, overrides: Iterable[str] = ()) -> Config:
 
 def parse(text: str, overrides: Iterable[str] = (), *, source: str = "the text") -> Config:
     """The run described by TOML text, with overrides; `source` is named in complaints."""
+    if not isinstance(text, str) or len(text) > LARGEST:
+        raise CfclError(f"{source} is not TOML of up to {LARGEST:,} characters: give the settings alone")
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
+        # A number of many digits or a date that does not exist is a plain ValueError.
         raise CfclError(f"{source} is not valid TOML: {error}; fix that line") from None
     return build(_apply(table, overrides), source=source)
+
+
+def read_input() -> str:
+    """What arrives on standard input."""
+    found = sys.stdin.buffer.read(LARGEST + 1)
+    try:
+        return found.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CfclError(f"standard input is not text: {error}; give TOML in UTF-8") from None
 
 
 def override(config: Config, overrides: Iterable[str]) -> Config:
@@ -69,7 +87,9 @@ def build(table: dict[str, Any], *, source: str = "the config") -> Config:
     try:
         return Config.model_validate(table)
     except ValidationError as error:
-        raise CfclError(f"{source}: {_explain(error)}") from None
+        raise CfclError(f"{source}: {explain(error, Config)}") from None
+    except CfclError as error:
+        raise CfclError(f"{source}: {error}") from None
 
 
 def fields(config: Config) -> Iterator[tuple[str, str, Any, str]]:
@@ -120,9 +140,24 @@ def _preset(name: str) -> dict[str, Any]:
 
 
 def _meaning(info: FieldInfo) -> str:
+    """What a field is for, with its options or limits."""
     text = " ".join((info.description or "").split())
     options = [repr(option) for option in get_args(info.annotation) if isinstance(option, str)]
-    return f"{text} [{' | '.join(options)}]" if options else text
+    bounds = options or [word for word in [_limits(info)] if word]
+    return f"{text} [{' | '.join(bounds)}]" if bounds else text
+
+
+def _limits(info: FieldInfo) -> str:
+    """Such as `1 to 4096`; nothing where there are none."""
+    inner = [item for kind in get_args(info.annotation) for item in getattr(kind, "__metadata__", ())]
+    found: dict[str, Any] = {}
+    for item in [*info.metadata, *(rule for field in inner for rule in getattr(field, "metadata", ()))]:
+        found |= {name: getattr(item, name) for name in ("ge", "gt", "le", "lt") if hasattr(item, name)}
+    if not found:
+        return ""
+    low = f"{found['ge']:g}" if "ge" in found else f"above {found['gt']:g}"
+    high = f"{found['le']:g}" if "le" in found else f"below {found['lt']:g}"
+    return f"{low} to {high}"
 
 
 def _toml_value(value: Any) -> str:
@@ -135,29 +170,34 @@ def _toml_value(value: Any) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return reading.text(path, limit=LARGEST)
     except FileNotFoundError:
-        near = difflib.get_close_matches(str(path), presets(), n=1)
+        near = difflib.get_close_matches(str(path)[:80], presets(), n=1)
         hint = f"did you mean the preset {near[0]!r}? " if near else ""
         raise CfclError(
-            f"{str(path)!r} is neither a preset nor a file: {hint}`cfcl presets` lists the presets"
+            f"{str(path)!r:.80} is neither a preset nor a file: {hint}`cfcl presets` lists the presets"
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise CfclError(f"cannot read {str(path)!r} as text: {error}; give a readable UTF-8 TOML file") from None
+    except (OSError, ValueError) as error:
+        remedy = "give a readable UTF-8 TOML file, or - for standard input"
+        raise CfclError(f"cannot read {str(path)!r:.80} as text: {error}; {remedy}") from None
 
 
 def _apply(table: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    if isinstance(overrides, str) or not isinstance(overrides, Iterable):
+        raise CfclError(f"overrides={shown(overrides)} is not a list: write ['exchange.num_pulled=5', ...]")
     result = {key: dict(value) if isinstance(value, dict) else value for key, value in table.items()}
     for item in overrides:
-        path, equals, text = item.partition("=")
+        path, equals, text = item.partition("=") if isinstance(item, str) else ("", "", "")
         keys = path.strip().split(".")
         if not equals or len(keys) > 2 or not all(keys):
-            raise CfclError(f"override {item!r} is not of the form section.key=value, such as exchange.num_pulled=5")
+            raise CfclError(
+                f"override {shown(item)} is not of the form section.key=value, such as exchange.num_pulled=5"
+            )
         target = result
         if len(keys) == 2:
             target = result.setdefault(keys[0], {})
             if not isinstance(target, dict):
-                raise CfclError(f"override {item!r}: {keys[0]!r} is not a section; `cfcl config` lists them")
+                raise CfclError(f"override {shown(item)}: {keys[0]!r} is not a section; `cfcl config` lists them")
         if text.strip() == "none":
             target.pop(keys[-1], None)
         else:
@@ -166,29 +206,9 @@ def _apply(table: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
 
 
 def _parse_value(text: str) -> Any:
+    """A TOML value; what is none is a word."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        found = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
         return text
-
-
-def _explain(error: ValidationError) -> str:
-    errors = error.errors()
-    first = errors[0]
-    where = ".".join(str(part) for part in first["loc"])
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    kind, given, context = first["type"], first["input"], first.get("ctx", {})
-    if kind == "extra_forbidden":
-        near = difflib.get_close_matches(where, _all_keys(), n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        return f"{where} is not a known key: {hint}`cfcl config` lists every key{more}"
-    if kind == "literal_error":
-        return f"{where}={given!r} is not an option: choose one of {context['expected']}{more}"
-    if kind == "value_error":
-        return f"{where + ': ' if where else ''}{context['error']}{more}"
-    rule = first["msg"].removeprefix("Input should be ").removeprefix("String should ")
-    return f"{where}={given!r} is not allowed: it should be {rule}; change {where}{more}"
-
-
-def _all_keys() -> list[str]:
-    return [f"{section}.{key}".lstrip(".") for section, key, _, _ in fields(Config())]
+    return found["value"] if len(found) == 1 else text  # a second line would be another setting

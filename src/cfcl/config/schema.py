@@ -2,11 +2,14 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
 
+from cfcl.config import complaints
+from cfcl.errors import CfclError
 from cfcl.methods import ALONE, Method
 
 NUMERICS = 2
@@ -14,19 +17,37 @@ NUMERICS = 2
 UNCOUNTED = {"data": {"dir"}, "records": {"explain"}, "checkpoint": {"every"}}
 """Settings that change no number of a run, by section: they stay outside its digest."""
 
+
+def _check_place(path: Path) -> Path:
+    # A file of settings could not hold such a path, nor a line show it.
+    if len(str(path)) > LONGEST_PATH or re.search(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", str(path)):
+        raise ValueError(
+            f"{str(path)!r:.60} is not a path of up to {LONGEST_PATH} characters without control characters: rename it"
+        )
+    return path
+
+
+LONGEST_PATH = 4096
+MOST = 10**9
+LARGEST = 1e12
+"""Bounds without which a number that makes no sense would fill the memory, or end as infinity or NaN."""
+
 Mode = Literal["explicit", "implicit"]
 Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=0)]
-PositiveCount = Annotated[int, Field(ge=1)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, le=MOST)]
+PositiveCount = Annotated[int, Field(ge=1, le=MOST)]
+NonNegative = Annotated[float, Field(ge=0, le=LARGEST)]
+Positive = Annotated[float, Field(ge=1 / LARGEST, le=LARGEST)]
+Finite = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+Place = Annotated[Path, Strict(False), AfterValidator(_check_place)]
 
 
 class Section(BaseModel):
-    """A frozen group of fields that refuses unknown keys."""
+    """A frozen group of fields that refuses unknown keys, and takes no text or truth value for a number."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class DataConfig(Section):
@@ -35,15 +56,15 @@ class DataConfig(Section):
     dataset: Literal["digits", "fashion-mnist", "usps", "svhn", "folder", "npz"] = "digits"
     """`digits`: 1,797 grey 8×8 digits that ship inside scikit-learn; `fashion-mnist`, `usps`, `svhn`: published sets,
     see `cfcl data`; `folder`, `npz`: images of your own at `path`."""
-    dir: Path | None = None
+    dir: Place | None = None
     """Folder with the files of published sets; not set: $CFCL_DATA_DIR, then the user's cache."""
-    path: Path | None = None
+    path: Place | None = None
     """Folder of images (`folder`) or .npz file with `images` and, if known, `labels`, `devices`, `test_images`,
     `test_labels` (`npz`)."""
     layout: Literal["auto", "flat", "classes", "devices"] = "flat"
     """Sub-folders of `path`: taken together, one per class (for evaluation only), or one per device (dataset `folder`);
     `auto`: as their names say."""
-    image_size: PositiveCount | None = None
+    image_size: Annotated[int, Field(ge=1, le=4096)] | None = None
     """Side that images are resized to, antialiased, whatever their aspect (own images); not set: as they are."""
     grey: bool = False
     """Turn colour into grey (own images)."""
@@ -85,13 +106,13 @@ class PartitionConfig(Section):
     """`labels`: a few labels per device; `overlapping`: the same, but devices may share points, so that there can be
     more devices than the data could serve otherwise; `dirichlet`: label shares drawn from Dirichlet(alpha); `iid`:
     shuffled; `given`: as your own images say."""
-    num_devices: Annotated[int, Field(ge=1)] = 10
+    num_devices: Annotated[int, Field(ge=1, le=10**6)] = 10
     """Devices in the network."""
     labels_per_device: PositiveCount = 3
     """Distinct labels on a device (kind `labels`)."""
     alpha: Positive = 0.5
     """Concentration (kind `dirichlet`): small is skewed, large is even."""
-    min_points: Annotated[int, Field(ge=2)] = 2
+    min_points: Annotated[int, Field(ge=2, le=MOST)] = 2
     """Fewest points per device; devices with more give some away (kind `dirichlet`)."""
     max_points_per_label: PositiveCount | None = None
     """Largest number of points of one label on one device (kinds `labels`, `overlapping`); not set: no limit."""
@@ -104,7 +125,7 @@ class GraphConfig(Section):
     """`geometric`: random positions, nearest pairs linked; `edges`: read from `edges_file`."""
     degree: Positive = 7.0
     """Average number of neighbours (kinds `geometric`: exact, `erdos_renyi`: expected)."""
-    edges_file: Path | None = None
+    edges_file: Place | None = None
     """Text file with one `device device` pair per line (kind `edges`)."""
 
     @model_validator(mode="after")
@@ -137,7 +158,7 @@ class ModelConfig(Section):
     encoder: Literal["small-cnn", "usps-cnn", "small-alexnet", "slim-resnet18"] = "small-cnn"
     """`small-cnn` for images of about 8×8, `usps-cnn` for 16×16, `small-alexnet` for 28×28, `slim-resnet18` for 32×32
     colour."""
-    embedding_dim: PositiveCount = 16
+    embedding_dim: Annotated[int, Field(ge=1, le=10**5)] = 16
     """Length of an embedding."""
     norm: Literal["batch", "group"] = "batch"
     """Normalisation layers of `slim-resnet18`: BatchNorm has running statistics (see aggregation.buffers), GroupNorm
@@ -152,9 +173,9 @@ class ModelConfig(Section):
 class TrainConfig(Section):
     """Local training."""
 
-    steps: PositiveCount = 1000
+    steps: Annotated[int, Field(ge=1, le=10**7)] = 1000
     """T: updates of every device."""
-    batch_size: PositiveCount = 32
+    batch_size: Annotated[int, Field(ge=1, le=10**5)] = 32
     """Triplets per update."""
     optimiser: Literal["adam", "sgd"] = "adam"
     """The local update, Eq. (4): with Adam's preconditioner, or plain."""
@@ -204,7 +225,7 @@ class AggregationConfig(Section):
 class ExchangeConfig(Section):
     """What travels between neighbours, how much of it, and how it is chosen."""
 
-    method: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")] = "cfcl"
+    method: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=60)] = "cfcl"
     """`cfcl`: smart push-pull; `uniform`, `kmeans`, `bulk`: baselines; `novel`: a selection rule of our own; `fedavg`:
     no exchange; for reference `oracle`, which sees labels, and `centralised`, one device with all the data; or a policy
     that you registered."""
@@ -224,10 +245,10 @@ class ExchangeConfig(Section):
     """K^Approx: points a device draws as candidates for sending."""
     num_clusters: PositiveCount = 10
     """Clusters of the macro stage and of the dynamic margin."""
-    budgets_file: Path | None = None
+    budgets_file: Place | None = None
     """CSV `transmitter,receiver,num_pulled,num_reserve` that overrides the two numbers on the links it names; with a
     fifth column `step`, num_pulled holds from that step on."""
-    candidates_file: Path | None = None
+    candidates_file: Place | None = None
     """CSV `device,num_candidates` that overrides K^Approx of the devices it names."""
     reserve: Literal["kmeans", "random"] = "kmeans"
     """Reserve points: nearest to K-means++ centroids of the pixels, or random."""
@@ -318,9 +339,9 @@ class CostConfig(Section):
     """Rate of a device-to-device link, Mbit/s."""
     uplink_mbps: Positive = 1.0
     """Rate from a device to the server, Mbit/s."""
-    rates_file: Path | None = None
+    rates_file: Place | None = None
     """CSV `source,target,mbps` that overrides the rate of the links it names."""
-    charged_parameters: PositiveCount | None = None
+    charged_parameters: Annotated[int, Field(ge=1, le=10**11)] | None = None
     """Parameters charged per model transfer; not set: the encoder's own number."""
     charge_broadcast: bool = False
     """Also charge the broadcast of the global model, at `downlink_mbps`."""
@@ -345,9 +366,9 @@ class EvaluationConfig(Section):
     """Largest number of training points for probe and neighbours, drawn once; the test split is always used whole."""
     num_neighbours: PositiveCount = 20
     """k of the nearest-neighbour accuracy."""
-    num_health: Annotated[int, Field(ge=2)] = 256
+    num_health: Annotated[int, Field(ge=2, le=10**4)] = 256
     """Test images used for alignment, uniformity, effective rank and CKA."""
-    num_health_devices: Annotated[int, Field(ge=2)] = 20
+    num_health_devices: Annotated[int, Field(ge=2, le=MOST)] = 20
     """Largest number of devices compared by CKA."""
     num_traced: Count = 50
     """Largest number of receivers whose pulls are recorded one by one, drawn once."""
@@ -373,9 +394,9 @@ class CheckpointConfig(Section):
 class Config(Section):
     """One run, whole."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")] = "digits"
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)] = "digits"
     """Name of the run, part of its folder."""
-    seed: Count = 0
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
     """Seeds every random stream. Runs that share it share partition, graph, initial model and batch order."""
     data: DataConfig = DataConfig()
     partition: PartitionConfig = PartitionConfig()
@@ -390,6 +411,13 @@ class Config(Section):
     evaluation: EvaluationConfig = EvaluationConfig()
     records: RecordsConfig = RecordsConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+
+    def __init__(self, **fields: Any) -> None:
+        """A checked config; what is wrong is a CfclError."""
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise CfclError(complaints.explain(error, Config)) from None
 
     @model_validator(mode="after")
     def _check_devices(self) -> Self:

@@ -1,12 +1,15 @@
 """Numbers that differ from link to link, from device to device or over time, read from small CSV files."""
 
 import csv
-import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 
+from cfcl import reading
 from cfcl.config import Config, ExchangeConfig
+from cfcl.config.schema import LARGEST, MOST
 from cfcl.errors import CfclError
 from cfcl.topology import Graph
 
@@ -75,8 +78,8 @@ def rates(path: Path | None, graph: Graph) -> dict[Link, float]:
     """Mbit/s of the links that `path` names."""
     found: dict[Link, float] = {}
     for where, link, (rate,) in _lines(path, ("source", "target", "mbps"), graph) if path is not None else ():
-        if not 0 < rate < math.inf:
-            raise CfclError(f"{where}: mbps={rate:g} must be a finite number above 0: fix the line")
+        if not 1 / LARGEST <= rate <= LARGEST:
+            raise CfclError(f"{where}: mbps={rate:g} must be from {1 / LARGEST:g} to {LARGEST:g}: fix the line")
         found[link] = rate
     return found
 
@@ -93,11 +96,11 @@ def _budget_lines(path: Path | None, graph: Graph) -> list[Line]:
 
 
 def _check_budget(where: str, link: Link, pulled: float, reserve: float, step: float, candidates: int) -> None:
-    whole = all(math.isfinite(value) and value == int(value) for value in (pulled, reserve, step))
+    whole = all(value == int(value) <= MOST for value in (pulled, reserve, step))
     if not whole or pulled < 0 or reserve < 1 or step < 0:
         raise CfclError(
             f"{where}: num_pulled={pulled:g}, num_reserve={reserve:g}, step={step:g} on link {link[0]}->{link[1]}: "
-            "they must be whole numbers from 0, from 1 and from 0; fix the line"
+            f"they must be whole numbers from 0, from 1 and from 0 to {MOST:g}; fix the line"
         )
     if pulled > candidates:
         raise CfclError(
@@ -118,11 +121,13 @@ def _candidates(exchange: ExchangeConfig, num_devices: int) -> dict[int, int]:
         where = f"{path}, line {number}"
         device, size = (int(value) if value == int(value) else -1 for value in _numbers(row, 2, where))
         if not 0 <= device < num_devices or device in found:
-            raise CfclError(f"{where}: device {row[0]} is not one of 0 to {num_devices - 1}, named once: fix the line")
-        if size < max(exchange.num_clusters, exchange.num_pulled, 1):
             raise CfclError(
-                f"{where}: num_candidates={row[1]} is below exchange.num_clusters={exchange.num_clusters} or "
-                f"exchange.num_pulled={exchange.num_pulled}: raise it"
+                f"{where}: device {row[0]:.40} is not one of 0 to {num_devices - 1}, named once: fix the line"
+            )
+        if not max(exchange.num_clusters, exchange.num_pulled, 1) <= size <= MOST:
+            raise CfclError(
+                f"{where}: num_candidates={row[1]:.40} is below exchange.num_clusters={exchange.num_clusters} or "
+                f"exchange.num_pulled={exchange.num_pulled}, or not a whole number up to {MOST:g}: change it"
             )
         found[device] = size
     return found
@@ -144,7 +149,7 @@ def _parsed(
         first, second, *values = _numbers(row, width, where)
         link = int(first), int(second)
         if link not in known or link != (first, second):
-            raise CfclError(f"{where}: {row[0]}->{row[1]} is not a link of the graph: remove the line")
+            raise CfclError(f"{where}: {row[0]:.40}->{row[1]:.40} is not a link of the graph: remove the line")
         key = (*link, *values[-1:]) if by_last else link
         if key in seen:
             raise CfclError(f"{where}: link {link[0]}->{link[1]} is named twice: remove one line")
@@ -154,27 +159,29 @@ def _parsed(
 
 
 def _read(path: Path, columns: Iterable[str]) -> list[tuple[int, list[str]]]:
+    """Rows that are not empty, with the lines they end on; the first is the header."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = [(number, row) for number, row in enumerate(csv.reader(file), start=1) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise CfclError(f"cannot read {path}: {error}; give a CSV file with the columns {','.join(columns)}") from None
+        lines = csv.reader(StringIO(reading.text(path, limit=reading.LARGEST_BY_HAND), newline=""))
+        rows = [(lines.line_num, row) for row in lines if row]
+    except (OSError, ValueError, csv.Error) as error:
+        raise CfclError(
+            f"cannot read {str(path)!r}: {error}; give a CSV file with the columns {','.join(columns)}"
+        ) from None
     return rows or [(1, [])]
 
 
 def _check_header(path: Path, rows: Sequence[tuple[int, list[str]]], columns: tuple[str, ...]) -> None:
     if tuple(cell.strip() for cell in rows[0][1]) != columns:
         given = ",".join(rows[0][1])
-        raise CfclError(f"{path}, line 1: header {given!r} is not {','.join(columns)!r}: make it the first line")
+        raise CfclError(f"{path}, line 1: header {given!r:.80} is not {','.join(columns)!r}: make it the first line")
+
+
+_NUMBER = re.compile(r" *[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]{1,3})? *", re.IGNORECASE)
+"""What float() takes, without '1_0', 'nan' and digits of other scripts."""
 
 
 def _numbers(row: list[str], width: int, where: str) -> tuple[float, ...]:
-    try:
-        if len(row) != width:
-            raise ValueError
-        found = tuple(float(cell) for cell in row)
-        if not all(map(math.isfinite, found)):
-            raise ValueError
-    except ValueError:
-        raise CfclError(f"{where}: {','.join(row)!r} is not {width} numbers: fix the line") from None
+    found = tuple(float(cell) for cell in row if len(cell) <= 40 and _NUMBER.fullmatch(cell))
+    if len(row) != width or len(found) != width or max(map(abs, found)) > LARGEST:
+        raise CfclError(f"{where}: {','.join(row)!r:.60} is not {width} numbers up to {LARGEST:g}: fix the line")
     return found

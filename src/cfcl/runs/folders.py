@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from os.path import isfile  # which says False, not why, of a name that can be none
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self, TypeVar
 
 from cfcl import config as configs
-from cfcl import records
+from cfcl import reading, records
 from cfcl.config import Config
 from cfcl.errors import CfclError, Failed
 from cfcl.files import write_atomically
@@ -81,19 +82,21 @@ class Run:
 
 def load(folder: str | Path) -> Run:
     """The run in `folder`."""
-    path = Path(folder)
-    if not (path / METRICS).is_file():
+    if not isinstance(folder, str | Path) or not isfile(Path(folder) / METRICS):  # noqa: PTH113
         raise CfclError(
-            f"{str(path)!r} is not a run folder (it has no metrics.jsonl): give a folder that `cfcl run` wrote"
+            f"{str(folder)!r} is not a run folder (it has no metrics.jsonl): give a folder that `cfcl run` wrote"
         )
+    path = Path(folder)
     try:
-        return Run(
-            folder=path,
-            config=_config(path / CONFIG),
-            records=_records(path / METRICS),
-            costs=_json(path / "costs.json", _costs),
-            timings=_json(path / "timings.json", partial(records.read, Timings)),
-            environment=_json(path / "environment.json", Environment.of),
+        return _checked(
+            Run(
+                folder=path,
+                config=_config(path / CONFIG),
+                records=_records(path / METRICS),
+                costs=_json(path / "costs.json", _costs),
+                timings=_json(path / "timings.json", partial(records.read, Timings)),
+                environment=_json(path / "environment.json", Environment.of),
+            )
         )
     except (OSError, ValueError) as error:
         remedy = "run it again, or use the version of cfcl that wrote it"
@@ -104,7 +107,10 @@ def find(paths: list[Path], *, needed: bool = True) -> list[Run]:
     """The finished runs at or below `paths`, in order of their folders; at least one per path if they are `needed`."""
     folders: list[Path] = []
     for path in paths:
-        found = sorted(_finished_below(path))
+        try:
+            found = sorted(_finished_below(path))
+        except OSError as error:
+            raise CfclError(f"cannot look below {str(path)!r}: {error}; give folders that `cfcl run` wrote") from None
         if not found and needed:
             raise CfclError(f"there is no finished run at or below {str(path)!r}: give folders that `cfcl run` wrote")
         folders += [folder for folder in found if folder not in folders]
@@ -304,7 +310,7 @@ def _locked(partial: Path) -> IO[str] | None:
 
 def _config(file: Path) -> Config:
     try:
-        return configs.parse(file.read_text(encoding="utf-8"), source=str(file))
+        return configs.parse(reading.text(file), source=str(file))
     except CfclError as error:
         remedy = "edit that setting in config.toml, or use the version of cfcl that wrote it"
         raise CfclError(f"{error}; {remedy}") from None
@@ -313,7 +319,7 @@ def _config(file: Path) -> Config:
 def _records(file: Path) -> tuple[Record, ...]:
     """At least a setup, an evaluation and a final record: a finished run has them."""
     found = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(reading.text(file).removesuffix("\n").split("\n"), start=1):
         with _named(f"{file.name} line {number}"):
             found.append(records.parse(line))
     for kind in (Setup, Evaluation, Final):
@@ -322,9 +328,24 @@ def _records(file: Path) -> tuple[Record, ...]:
     return tuple(found)
 
 
+def _checked(run: Run) -> Run:
+    """A run whose files are about the same devices and steps."""
+    with _named("metrics.jsonl"):
+        records.check(run.records)
+        for name, told, seen in (
+            ("partition.num_devices", run.config.partition.num_devices, len(run.setup.points)),
+            ("train.steps", run.config.train.steps, run.final.step),
+        ):
+            if told != seen:
+                raise ValueError(f"it is of {seen}, but config.toml has {name}={told}")
+    with _named("costs.json"):
+        records.check(run.records, run.costs)
+    return run
+
+
 def _json(file: Path, made: Callable[[object], T]) -> T:
     with _named(file.name):
-        return made(json.loads(file.read_text(encoding="utf-8")))
+        return made(records.from_json(reading.text(file)))
 
 
 def _costs(rows: object) -> tuple[LinkCost, ...]:

@@ -318,7 +318,8 @@ def _stack(axes: Axes, title: str, labels: Sequence[str], values: dict[str, list
     for name, row in values.items():
         drawn = axes.barh(range(len(labels)), row, 0.6, left=done, color=_SHADES[name], label=name)
         done = [before + value for before, value in zip(done, row, strict=True)]
-    axes.bar_label(drawn, [f"{value:.2f} s" for value in done], padding=3, fontsize=8)
+    words = [f"{value:.2f} s" if value < 1e6 else f"{value:.3g} s" for value in done]
+    axes.bar_label(drawn, words, padding=3, fontsize=8)
     axes.set_xlim(0, 1.25 * max([*done, 1e-9]))
     axes.locator_params(axis="x", nbins=5)
     axes.xaxis.set_major_formatter(EngFormatter(unit="s"))

@@ -20,6 +20,7 @@ from cfcl.exchange.cost import Ledger
 from cfcl.models import Encoder, usable_device
 from cfcl.protocol.parties import Rules
 from cfcl.records import Setup, Update
+from cfcl.sim import sizes
 from cfcl.topology import Graph
 
 
@@ -93,6 +94,7 @@ def build(
     if dataset is None:
         fit.check(config)
         dataset = datasets.load(config.data)
+    sizes.check(config, dataset, module)
     parts = partition.split(
         config.partition,
         dataset.train_labels,

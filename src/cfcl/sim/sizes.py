@@ -1,0 +1,143 @@
+"""What a run takes at the very least, so that one that cannot fit is refused before it begins."""
+
+import os
+import sys
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from cfcl.config import Config
+from cfcl.data.datasets import Dataset
+from cfcl.errors import CfclError
+from cfcl.methods import ALONE
+from cfcl.models import networks
+
+BYTES_PER_EDGE = 250
+"""Its two ends, its two links, and its places in both rows of neighbours."""
+LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Where Linux says what a container may take."""
+
+
+class Part(NamedTuple):
+    """Something that takes memory."""
+
+    bytes: int
+    what: str
+    lower: str
+    """The settings that make it smaller."""
+
+
+def check(config: Config, dataset: Dataset, module: nn.Module | None = None) -> None:
+    """Refuse a run that takes more than this machine has, by the part that takes most."""
+    there = machine_bytes()
+    if there is None:
+        return
+    parts = list(_parts(config, dataset, module))
+    largest = max(parts)
+    if sum(part.bytes for part in parts) > there:
+        raise CfclError(
+            f"{largest.what} take at least {_size(largest.bytes)}, but there are {_size(there)} of memory: lower "
+            f"{largest.lower}"
+        )
+
+
+def machine_bytes() -> int | None:
+    """The memory that this process may take; None where the system does not tell."""
+    found = [int(text) for text in map(_first_line, LIMITS) if text.isdigit()]
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    if sys.platform == "linux":
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        found += [limit] if limit != resource.RLIM_INFINITY else []
+    return min(found, default=None)
+
+
+def _parts(config: Config, dataset: Dataset, module: nn.Module | None) -> Iterator[Part]:
+    number, dim = config.partition.num_devices, config.model.embedding_dim
+    devices, encoder = f"partition.num_devices={number}", f"model.embedding_dim={dim}"
+    parameters, outputs = _network(config, dataset.image_shape, module)
+    copies = 3 if config.train.optimiser == "adam" else 1  # weights and two moments
+    models = 4 * copies * parameters * round(number * _share())
+    yield Part(models, f"the models of {devices} with {encoder}", "one of them, or choose another model.encoder")
+    batch = config.train.batch_size
+    images = (2 if config.train.negatives == "batch" else 3) * batch * (prod(dataset.image_shape) + outputs)
+    yield Part(4 * images, f"the images of train.batch_size={batch} inside the encoder", "it")
+    edges = _num_edges(config)
+    yield Part(BYTES_PER_EDGE * edges, f"the {edges:,} edges of {devices}", "it, or make the graph sparser")
+    yield from _embeddings(config, dataset)
+    yield from _items(config, dataset, round(2 * edges * _share()))
+    if config.partition.kind == "overlapping":
+        labels, points = max(1, dataset.num_classes), len(dataset.train_images)
+        each = min(config.partition.max_points_per_label or points, points // labels)
+        held = 8 * number * min(config.partition.labels_per_device, labels) * each
+        yield Part(held, f"the points of {devices}", "it, or partition.max_points_per_label")
+
+
+def _embeddings(config: Config, dataset: Dataset) -> Iterator[Part]:
+    """What evaluations look at, all at once."""
+    settings, dim = config.evaluation, config.model.embedding_dim
+    judged = min(settings.max_train, len(dataset.train_images)) + len(dataset.test_images)
+    compared = min(settings.num_health_devices, config.partition.num_devices)
+    alike = compared * min(settings.num_health, len(dataset.test_images))
+    yield Part(4 * dim * (judged + alike), f"evaluations with model.embedding_dim={dim}", "it, or evaluation.max_train")
+
+
+def _items(config: Config, dataset: Dataset, links: int) -> Iterator[Part]:
+    """What one exchange moves, at most: a link moves no more points than there are."""
+    exchange = config.exchange
+    if exchange.method in ALONE:
+        return
+    item = prod(dataset.image_shape) if exchange.mode == "explicit" else 4 * config.model.embedding_dim
+    moved = links * min(exchange.num_pulled, len(dataset.train_images)) * item
+    yield Part(moved, f"the items of exchange.num_pulled={exchange.num_pulled} on {links:,} links", "one of them")
+
+
+def _network(config: Config, shape: tuple[int, int, int], module: nn.Module | None) -> tuple[int, int]:
+    """Parameters, and numbers that the layers make of one image; a foreign module may do as it likes with images."""
+    if module is not None:
+        return sum(parameter.numel() for parameter in module.parameters()), 0
+    outputs: list[int] = []
+
+    def count(layer: nn.Module, given: tuple[Tensor, ...], made: Tensor) -> None:
+        outputs.append(made.numel())
+
+    network = networks.build(config.model, shape).eval()  # without memory, as are the images
+    for layer in network.modules():
+        if not list(layer.children()):
+            layer.register_forward_hook(count)
+    with torch.no_grad():
+        network(torch.zeros(1, *shape, device="meta"))
+    return sum(parameter.numel() for parameter in network.parameters()), sum(outputs)
+
+
+def _num_edges(config: Config) -> int:
+    number, kind = config.partition.num_devices, config.graph.kind
+    if kind == "complete":
+        return number * (number - 1) // 2
+    if kind in ("geometric", "erdos_renyi"):
+        return round(number * min(config.graph.degree, number - 1) / 2)
+    return number - 1
+
+
+def _share() -> float:
+    """The share of the devices that live on this machine: torchrun may spread them over several."""
+    whole = int(os.environ.get("WORLD_SIZE", "1"))
+    return int(os.environ.get("LOCAL_WORLD_SIZE", str(whole))) / whole
+
+
+def _first_line(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _size(number: int) -> str:
+    """A size for people."""
+    return f"{number / 2**30:,.1f} GiB"
