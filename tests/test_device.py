@@ -439,6 +439,18 @@ def test_a_batch_without_an_open_triplet_moves_nothing() -> None:
     assert moved.updates == 1
 
 
+@pytest.mark.parametrize(("active", "expected"), [(1.0, False), (0.5, False), (0.49, True)])
+def test_open_triplets_go_alone_where_fewer_than_half_were_open(
+    active: float, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting, _, state = pair("train.optimiser=sgd")
+    monkeypatch.setattr(
+        "cfcl.device.training._open_gradient", lambda *_: (torch.zeros_like(state.weights.params), torch.zeros(0))
+    )
+    moved, _ = device.local_step(setting, replace(state, active=active), 3)
+    assert torch.equal(moved.weights.params, state.weights.params) is expected
+
+
 def test_only_encoders_that_embed_each_image_by_itself_may_leave_some_out() -> None:
     assert Encoder(small().model, SHAPE, seed=0).is_pure
     with_batch_norm = small("model.encoder=slim-resnet18")

@@ -242,3 +242,9 @@ def test_where_all_candidates_are_centroids_their_distance_takes_nothing_off() -
     torch.testing.assert_close(found, closeness, atol=1e-11, rtol=0)
     # the second is farther off than the median from both, and keeps a trace of a chance
     assert float(found[0, 1]) == pytest.approx(1e-12, rel=1e-6, abs=0)
+
+
+def test_copies_are_no_nearer_to_their_like_than_a_millionth_of_the_largest_distance() -> None:
+    # like 0 counts as 4e-6: the ratio 1.5 gives a half, and 0.75 and 3.0 give 1/3 and 2/3; the largest is as it is
+    share = importance.foreign_share(_f64(6e-6, 3e-6, 12e-6, 6.0), _f64(0.0, 0.0, 0.0, 4.0), sharpness=1.0).exp()
+    torch.testing.assert_close(share, _f64(1 / 2, 1 / 3, 2 / 3, 1 / 2))

@@ -1,16 +1,20 @@
 """What each phase sends and expects, on hosts of several devices."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 
 from cfcl import device
+from cfcl.config import CostConfig
 from cfcl.device import StepReport
-from cfcl.exchange.messages import SERVER, DataItems, LocalModel, ModelBlock
+from cfcl.exchange.messages import SERVER, DataItems, LocalModel, Message, ModelBlock
 from cfcl.protocol import phases
 from cfcl.protocol.link import Direct
-from cfcl.protocol.parties import Parties, apart, together
+from cfcl.protocol.parties import Parties, apart, start_server, together
 from cfcl.protocol.phases import Broadcast, Deliver, Fold, Push, Regroup, Request, Update, Upload
-from cfcl.protocol.steps import play, rounds
+from cfcl.protocol.steps import Round, play, rounds
 from cfcl.sim import world
 from tests.conftest import small
 
@@ -85,6 +89,36 @@ def test_models_are_kept_for_their_regrouping_and_no_longer() -> None:
     assert Regroup().take(parties, [message], 4) == []
     assert parties.server.total is not None
     assert parties.server.total.dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("name", "broadcast", "expected"),
+    [
+        ("aggregation", False, True),
+        ("exchange", False, True),
+        ("update", True, False),
+        ("broadcast", False, False),
+        ("broadcast", True, True),
+    ],
+)
+def test_which_rounds_cost_time_on_a_link(name: Any, broadcast: bool, expected: bool) -> None:
+    assert Round(name, ()).charged(CostConfig(charge_broadcast=broadcast)) is expected
+
+
+def test_an_update_needs_no_link() -> None:
+    class Cut:
+        def carry(self, *_: object) -> list[Message]:
+            raise AssertionError
+
+    parties = host("train.batch_size=2")
+    assert play(Update(), [parties], Cut(), 5).refusals == []
+    assert parties.devices[3].updates == 1
+
+
+def test_the_server_starts_with_the_extras_of_the_run() -> None:
+    rules = host().rules
+    target = {"target": torch.zeros(2)}
+    assert start_server(replace(rules, setting=replace(rules.setting, extras=target)), [0]).extras is target
 
 
 def test_hosts_apart_are_the_server_and_each_device() -> None:

@@ -111,6 +111,12 @@ def test_requests_for_others_of_other_steps_and_beyond_the_budget_are_not_answer
         assert [request.source for request in parties.devices[1].requests] == [2]
 
 
+def test_a_request_for_one_item_is_in_order() -> None:
+    parties = pushed("exchange.num_pulled=1")
+    assert Request().take(parties, sent(Request(), parties), STEP) == []
+    assert [(request.source, request.num_items) for request in parties.devices[1].requests] == [(0, 1), (2, 1)]
+
+
 def test_a_request_that_was_delivered_to_the_wrong_party_is_refused() -> None:
     parties = pushed()
     wrong = only(
