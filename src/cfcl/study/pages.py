@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from cfcl import reading
 from cfcl.errors import CfclError
 from cfcl.study import markdown, webpage
 from cfcl.study.report import Report
@@ -30,7 +31,7 @@ def write(report: Report, folder: Path) -> list[Path]:
 def insert_verdicts(report: Report, document: Path) -> None:
     """Put the newest verdicts where `document` has a place for them."""
     try:
-        text = document.read_text(encoding="utf-8")
+        text = reading.text(document, limit=reading.LARGEST_BY_HAND)
         document.write_text(markdown.insert_verdicts(report[0], text, str(document)), encoding="utf-8")
-    except (OSError, UnicodeError) as error:
+    except (OSError, ValueError) as error:
         raise CfclError(f"cannot put verdicts into {str(document)!r}: {error}; name a Markdown file") from None
