@@ -1,7 +1,7 @@
 """Valid and odd things for property tests: configs, messages, record lines and tables."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import UnionType
 from typing import Any, get_args, get_origin
 
@@ -148,20 +148,34 @@ def batches(draw: st.DrawFn) -> list[Message]:
 
 
 @st.composite
-def odd_bytes(draw: st.DrawFn) -> bytes:
-    """Messages as bytes that were cut, lengthened or changed in a few places; or anything in their header."""
-    data = bytearray(codec.encode(draw(batches())))
-    size = int.from_bytes(data[:8], "little")
+def changes(draw: st.DrawFn) -> Callable[[bytes], bytes]:
+    """What may happen to messages as bytes: cut, lengthened, altered in a few places, or anything in their header."""
     if draw(st.booleans()):
-        header = json.loads(data[8 : 8 + size])
-        header[draw(st.sampled_from([*header, "other"]))] = draw(ANYTHING)
-        if draw(st.booleans()):
-            header["__metadata__"] = {codec.KEY: json.dumps(draw(ANYTHING | odd_tables()))}
-        text = json.dumps(header).encode()
-        return len(text).to_bytes(8, "little") + text + bytes(data[8 + size :])
-    for _ in range(draw(st.integers(0, 3))):
-        data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
-    return bytes(data[: draw(st.integers(0, len(data)))]) + draw(st.binary(max_size=9))
+        key, value, table = draw(TEXT), draw(ANYTHING), draw(st.none() | ANYTHING | odd_tables())
+        return lambda data: _with_header(data, key, value, table)
+    places, kept, tail = draw(st.lists(_PLACES, max_size=3)), draw(st.floats(0, 1)), draw(st.binary(max_size=9))
+
+    def change(data: bytes) -> bytes:
+        altered = bytearray(data)
+        for where, value in places:
+            altered[where % len(data)] = value
+        return bytes(altered[: round(kept * len(data))]) + tail
+
+    return change
+
+
+_PLACES = st.tuples(st.integers(0, 10_000), st.integers(0, 255))
+
+
+def _with_header(data: bytes, key: str, value: Any, table: Any) -> bytes:
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    names = [*header, key]
+    header[names[len(key) % len(names)]] = value
+    if table is not None:
+        header["__metadata__"] = {codec.KEY: json.dumps(table)}
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data[8 + size :]
 
 
 def odd_tables() -> st.SearchStrategy[dict[str, Any]]:

@@ -134,5 +134,6 @@ def test_a_study_that_cannot_be_read_is_refused_before_any_run(tmp_path: Path) -
     result = invoke("reproduce", "fig4", "--out", str(tmp_path))
 
     assert result.exit_code == 2
-    assert "cannot be read: remove that folder, and name all figures again" in result.stderr
+    assert "cannot be read ('{' is not JSON (" in result.stderr
+    assert "): restore the file, or remove that folder and run `cfcl reproduce` again" in result.stderr
     assert not (tmp_path / "runs").exists()

@@ -30,8 +30,9 @@ KINDS: dict[str, type[Message]] = {
     )
 }
 Kinds = Mapping[str, type[Message]]
+_DTYPES = (torch.uint8, torch.int64, torch.float32, torch.float64)
+_PLACES = {"source", "target", "step", "num_items"}
 _PLAIN: dict[str, tuple[type, ...]] = {
-    "num_items": (int,),
     "weight": (int, float),
     "effective_candidates": (int, float),
     "reasons": (str,),
@@ -62,20 +63,33 @@ def encode(batch: Sequence[Message]) -> bytes:
 def decode(data: bytes, kinds: Kinds = KINDS) -> list[Message]:
     """The messages in `data`; anything that is not in order is Malformed."""
     try:
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        table = json.loads(header["__metadata__"][KEY])
-        if table["version"] != VERSION:
-            raise Malformed(f"its version is {table['version']!r}, and ours {VERSION}: use the same release of cfcl")
-        if table["kind"] is None:
-            return []
-        if not isinstance(table["rows"], list):
+        header = _from_json(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        table = _from_json(header["__metadata__"][KEY])
+        version, kind, rows = table["version"], table["kind"], table["rows"]
+        if type(version) is not int or version != VERSION:
+            raise Malformed(f"its version is {version!r:.60}, and ours {VERSION}: use the same release of cfcl")
+        if not isinstance(rows, list):
             raise Malformed("its rows are no list")
-        return _put_together(kinds[table["kind"]], table["rows"], load(data))
+        columns = load(data)
+        if kind is None and (rows or columns):
+            raise Malformed("there is no kind of message, but there are rows")
+        return [] if kind is None else _put_together(kinds[kind], rows, columns)
     except Malformed:
         raise
     except (SafetensorError, ArithmeticError, LookupError, *_WRONG) as error:
         reason = (str(error).splitlines() or ["nothing more is known"])[0]
-        raise Malformed(f"{type(error).__name__}: {reason}") from None
+        raise Malformed(f"{type(error).__name__}: {reason[:200]}") from None
+
+
+def _from_json(text: bytes | str) -> Any:
+    return json.loads(text, object_pairs_hook=_unambiguous)
+
+
+def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise Malformed("a key occurs twice")
+    return found
 
 
 def _taken_apart(message: Message) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -94,18 +108,27 @@ def _taken_apart(message: Message) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _put_together(kind: type[Message], rows: list[Any], columns: dict[str, Tensor]) -> list[Message]:
+    odd = sorted(name for name, column in columns.items() if column.dtype not in _DTYPES or column.ndim == 0)
+    if odd:
+        raise Malformed(f"{odd[0]:.60} is a tensor of {columns[odd[0]].dtype} that no message has")
     places = dict.fromkeys(columns, 0)
     found: list[Message] = []
-    for plain, lengths in rows:
+    for row in rows:
+        if not isinstance(row, list) or [type(part) for part in row] != [dict, dict]:
+            raise Malformed("a row is no pair of objects")
+        plain, lengths = row
         given = dict(plain)
-        if not all(type(given[name]) is int for name in ("source", "target", "step")):
-            raise Malformed("source, target and step are not whole numbers")
+        for name in _PLACES & plain.keys():
+            if type(plain[name]) is not int or abs(plain[name]) >= 2**63:
+                raise Malformed(f"{name} is no whole number of 64 bits")
         for name, length in lengths.items():
             if type(length) is not int or not 0 <= length <= len(columns[name]) - places[name]:
-                raise Malformed(f"{name} has {length!r} rows of {len(columns[name])}")
+                raise Malformed(f"{name:.60} has {length!r:.60} rows of {len(columns[name])}")
             part = columns[name][places[name] : places[name] + length]
             places[name] += length
             field, dot, inner = name.partition(".")
+            if field in plain:
+                raise Malformed(f"{field:.60} occurs twice")
             if dot:
                 given.setdefault(field, {})[inner] = part
             else:
@@ -120,14 +143,13 @@ def _checked(message: Message) -> Message:
     """A message whose plain fields are numbers and whose others are tensors, as its type says."""
     for field in dataclasses.fields(message):
         value = getattr(message, field.name)
-        wanted: tuple[type, ...] = _PLAIN.get(field.name, (Tensor,))
         if field.name == "extras":
             fits = isinstance(value, dict) and all(isinstance(tensor, Tensor) for tensor in value.values())
-        elif field.name in ("source", "target", "step"):
-            fits = True
+        elif field.name in _PLACES:
+            fits = type(value) is int
         else:
             optional = value is None and field.default is None
-            fits = optional or (isinstance(value, wanted) and not isinstance(value, bool))
+            fits = optional or type(value) in _PLAIN.get(field.name, (Tensor,))
         if not fits:
             raise Malformed(f"{field.name} of {type(message).__name__} is of type {type(value).__name__}")
     return message

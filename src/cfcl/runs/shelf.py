@@ -1,14 +1,15 @@
 """A folder of many runs: finished ones are found again by the digest of their config, and never done twice."""
 
 import fcntl
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from cfcl import config as configs
+from cfcl import reading
 from cfcl.errors import CfclError
+from cfcl.records import from_json
 from cfcl.runs.folders import CONFIG, LOCK, PARTIAL
 
 FIRST = 1
@@ -52,7 +53,10 @@ def finished(shelf: Path) -> dict[str, Path]:
 def numerics(folder: Path) -> int:
     """The version of numerics that the run in `folder` was made under."""
     try:
-        environment = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
-        return int(environment.get("numerics", FIRST))
+        environment = from_json(reading.text(folder / "environment.json"))
+        found = environment.get("numerics", FIRST) if isinstance(environment, dict) else None
+        if type(found) is not int:
+            raise ValueError("environment.json does not say which numerics it is of")
     except (OSError, ValueError) as error:
         raise CfclError(f"run folder {str(folder)!r} cannot be read: {error}; remove it, and run it again") from None
+    return found

@@ -2,193 +2,70 @@
 
 `cells.csv` says which run stands where in which figure, `runs.csv` and `evaluations.csv` what the runs measured,
 `distances.csv` how far labels lie apart, `selections.csv` what policies select under one model, and `study.json` where
-it all comes from.
+it all comes from, with the checksum of each file.
 """
 
 import csv
+import hashlib
 import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from contextlib import suppress
+from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cfcl import reading
 from cfcl.errors import CfclError
 from cfcl.files import write_atomically
-from cfcl.methods import MODES, ordered, parse
-from cfcl.shown import visible
+from cfcl.records import from_json
+from cfcl.study import cells
+from cfcl.study.values import BIN as BIN
+from cfcl.study.values import Cell as Cell
+from cfcl.study.values import Evaluated as Evaluated
+from cfcl.study.values import Measured as Measured
+from cfcl.study.values import Selection as Selection
+from cfcl.study.values import Study as Study
+from cfcl.study.values import Value as Value
 
 T = TypeVar("T")
 
-Value = str | int | float
-"""A swept setting."""
-
-BIN = 0.05
-"""Width of a bin in histograms of distances."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """The place of one run in one figure."""
-
-    figure: str
-    """Its name."""
-    panel: str
-    """Its dataset, such as `usps`, or `usps-short` where runs are shorter than the preset's."""
-    method: str
-    """Such as `cfcl-explicit`."""
-    settings: Mapping[str, Value]
-    """What the figure sweeps, by its own name for it, such as `{"devices": 2}`; empty if nothing."""
-    seed: int
-    digest: str
-    """Of the run's config."""
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """The global encoder at one step, and what it had cost by then."""
-
-    step: int
-    probe: float
-    knn: float
-    cka: float | None
-    bytes_push: int
-    bytes_pull: int
-    bytes_up: int
-    seconds: float
-    """Of the delay model, without selection."""
-    selection: float
-    """Seconds measured for selection."""
-
-    @property
-    def delay(self) -> float:
-        """Seconds of the delay model and of selection."""
-        return self.seconds + self.selection
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What one run measured."""
-
-    digest: str
-    preset: str
-    method: str
-    seed: int
-    steps: int
-    separation: float | None
-    """Mean distance between labels over that within labels, of the final encoder."""
-    effective_candidates: float | None
-    """Mean over pulls, as the four below."""
-    num_candidates: int
-    held_labels: float | None
-    false_negatives: float | None
-    """The chance that a pulled item has the label of a point of its receiver, were those evenly spread over labels."""
-    centroid_distance: float | None
-    active: float
-    """Mean share of triplets with a loss."""
-    pulled_share: float
-    versions: str
-    numerics: int
-    """The version of numerics it was made under."""
-    evaluations: tuple[Evaluated, ...] = ()
-    labels: tuple[int, ...] = ()
-    distances: tuple[tuple[float, ...], ...] = ()
-    """Mean embedding distance between pairs of `labels`; empty where no figure shows it."""
-
-
-@dataclass(frozen=True)
-class Selection:
-    """What one policy selects under one model, in one world."""
-
-    digest: str
-    """Of the run whose final model it is."""
-    panel: str
-    seed: int
-    method: str
-    """Such as `uniform-implicit`."""
-    items: int
-    distance: float
-    """Mean distance of an item to the nearest centroid of its receiver."""
-    held: float
-    """Share of items whose label the receiver has already."""
-    histogram: tuple[int, ...]
-    """Items by distance, in bins of width BIN from 0."""
-    mean_distance: float | None = None
-    """Mean distance of an item to all centroids of its receiver; records of numerics 1 do not have it."""
-
-
-@dataclass(frozen=True)
-class Study:
-    """All of it."""
-
-    about: Mapping[str, Any]
-    """`profile`, `pilot` (a seed), `notes`, `milestones` (accuracies by panel and mode), and `numerics`: the version
-    of runs that are not there yet."""
-    cells: tuple[Cell, ...]
-    runs: Mapping[str, Measured]
-    """By digest."""
-    selections: tuple[Selection, ...] = ()
-
-    @property
-    def figures(self) -> list[str]:
-        """Those that have cells, in order."""
-        return sorted({cell.figure for cell in self.cells}, key=lambda name: (len(name), name))
-
-    def panels(self, figure: str) -> list[str]:
-        """The panels of a figure, in order of appearance."""
-        return list(dict.fromkeys(cell.panel for cell in self.cells if cell.figure == figure))
-
-    def methods(self, figure: str, mode: str | None = None) -> list[str]:
-        """The methods of a figure in the order of legends, baselines of no mode included."""
-        found = (cell.method for cell in self.cells if cell.figure == figure)
-        return ordered(item for item in found if mode is None or parse(item).mode in ("", mode))
-
-    def modes(self, figure: str) -> list[str]:
-        """The modes that a figure shows; both if it has methods without exchange only."""
-        found = {parse(item).mode for item in self.methods(figure)}
-        return [item for item in MODES if item in found] or list(MODES)
-
-    def values(self, figure: str, key: str, panel: str | None = None) -> list[Value]:
-        """What a figure sweeps under `key`: numbers from low to high, words in order of appearance."""
-        cells = [cell for cell in self.cells if cell.figure == figure and panel in (None, cell.panel)]
-        found = dict.fromkeys(cell.settings[key] for cell in cells if key in cell.settings)
-        numbers = all(isinstance(value, int | float) for value in found)
-        return sorted(found, key=float) if numbers else list(found)
-
-    @property
-    def reported(self) -> list[Selection]:
-        """Selections of items, without the pilot's."""
-        return [item for item in self.selections if item.seed != self.about["pilot"] and item.items]
-
-    def find(self, figure: str, panel: str, method: str, **settings: Value) -> dict[int, Measured]:
-        """The finished runs at one place of a figure, by seed; the pilot is none of them."""
-        return {
-            cell.seed: self.runs[cell.digest]
-            for cell in self.cells
-            if (cell.figure, cell.panel, cell.method) == (figure, panel, method)
-            and all(cell.settings.get(key) == value for key, value in settings.items())
-            and cell.seed != self.about["pilot"]
-            and cell.digest in self.runs
-        }
-
-    def milestones(self, panel: str, mode: str) -> list[float]:
-        """Accuracies to be reached, from low to high, set by the pilot; empty without one."""
-        return list(self.about["milestones"].get(f"{panel} {mode}", []))
+SUMS = "sha256"
+"""Where `study.json` has the checksums of the others and of the rest of itself."""
 
 
 def write(study: Study, folder: Path) -> None:
     """The files of `study`; the same study gives the same bytes, and an interruption loses nothing that was there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for part in _write(study, folder):
+        parts = _write(study, folder)
+        sums = {part.stem: _sum(reading.text(part)) for part in parts}
+        _announce(folder, sums)
+        for part in parts:
             part.replace(part.with_suffix(""))
+        _write_about(folder, study.about, {**sums, "study.json": _sum(_dumped(study.about))})
     except OSError as error:
         raise CfclError(f"cannot write records to {str(folder)!r}: {error.strerror}; choose another folder") from None
 
 
+def _announce(folder: Path, sums: Mapping[str, str]) -> None:
+    """Let the study that is there accept files of either checksum, for as long as they are replaced one by one."""
+    with suppress(FileNotFoundError, ValueError):  # no study, or none that could be read, loses nothing
+        about = from_json(reading.text(folder / "study.json"))
+        if isinstance(about, dict) and isinstance(known := about.pop(SUMS, None), dict):
+            either = {name: f"{known[name]} {sums[name]}" for name in sums.keys() & known.keys()}
+            _write_about(folder, about, {**known, **either})
+
+
+def _write_about(folder: Path, about: Mapping[str, Any], sums: Mapping[str, str]) -> None:
+    text = _dumped({**about, SUMS: dict(sorted(sums.items()))}) + "\n"
+    write_atomically(folder / "study.json", text.encode())
+
+
 def _write(study: Study, folder: Path) -> list[Path]:
-    """All files beside those they replace, in an order in which each may refer to the earlier ones only."""
+    """The tables beside those they replace, in an order in which each may refer to the earlier ones only."""
     runs = sorted(study.runs.values(), key=lambda run: (run.preset, run.method, run.seed, run.digest))
     evaluations = ([run.digest, *_words(item)] for run in runs for item in run.evaluations)
     distances = (
@@ -197,40 +74,65 @@ def _write(study: Study, folder: Path) -> list[Path]:
         for label, row in zip(run.labels, run.distances, strict=True)
         for other, value in zip(run.labels, row, strict=True)
     )
-    about = folder / "study.json.part"
-    write_atomically(about, (json.dumps(study.about, indent=1) + "\n").encode())
     return [
         _table(folder / "evaluations.csv.part", ["digest", *_names(Evaluated)], evaluations),
         _table(folder / "distances.csv.part", ["digest", "label", "other", "distance"], distances),
         _table(folder / "runs.csv.part", _SCALARS, (_words(run)[: len(_SCALARS)] for run in runs)),
         _table(folder / "selections.csv.part", _names(Selection), map(_words, study.selections)),
         _table(folder / "cells.csv.part", _names(Cell), map(_words, study.cells)),
-        about,
     ]
 
 
 def read(folder: Path) -> Study:
-    """The study whose files are in `folder`."""
+    """The study whose files are in `folder`, as they were written; those without checksums were written earlier."""
     try:
-        about = json.loads((folder / "study.json").read_text(encoding="utf-8"))
-        evaluations = _by_digest(_rows(folder / "evaluations.csv"))
-        distances = _by_digest(_rows(folder / "distances.csv"))
-        runs = [_run(row, evaluations, distances) for row in _rows(folder / "runs.csv")]
-        return Study(
-            about=about,
-            cells=tuple(_parsed(Cell, row) for row in _rows(folder / "cells.csv")),
-            runs={run.digest: run for run in runs},
-            selections=tuple(_parsed(Selection, row) for row in _rows(folder / "selections.csv")),
-        )
+        about = from_json(reading.text(folder / "study.json"))
+        sums = about.pop(SUMS, {}) if isinstance(about, dict) else {}
+        if sums and (not isinstance(sums, dict) or _sum(_dumped(about)) != sums.get("study.json")):
+            raise _altered(folder / "study.json")
+        tables = {name: _checked(folder / name, sums) for name in _TABLES}
+        return _study(cells.about(about), {name: _rows(name, text) for name, text in tables.items()})
     except FileNotFoundError as error:
         raise CfclError(
             f"{str(folder)!r} holds no study: {Path(str(error.filename)).name} is missing; give a folder that "
             "`cfcl reproduce` wrote"
         ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise CfclError(
-            f"the study in {str(folder)!r} cannot be read ({type(error).__name__}: {error}); run `cfcl reproduce` again"
+            f"the study in {str(folder)!r} cannot be read ({error}): restore the file, or remove that folder and run "
+            "`cfcl reproduce` again for all figures"
         ) from None
+
+
+def selections(name: str, rows: object) -> list[Selection]:
+    """Selections from a file of JSON called `name`; what is none is a ValueError."""
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError(f"{name} is not a list of selections")
+    texts = [
+        {key: " ".join(map(str, value)) if isinstance(value, list) else str(value) for key, value in row.items()}
+        for row in rows
+    ]
+    return [_parsed(Selection, (name, row)) for row in texts]
+
+
+def _checked(file: Path, sums: Any) -> str:
+    """The text of a file that is as it was written."""
+    text = reading.text(file)
+    if sums and _sum(text) not in str(sums.get(file.name, "")).split():
+        raise _altered(file)
+    return text
+
+
+def _altered(file: Path) -> ValueError:
+    return ValueError(f"{file.name} is not as it was written: its checksum differs from the one in study.json")
+
+
+def _sum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _dumped(about: Mapping[str, Any]) -> str:
+    return json.dumps(about, indent=1)
 
 
 def _names(kind: type) -> list[str]:
@@ -239,20 +141,18 @@ def _names(kind: type) -> list[str]:
 
 _SCALARS = _names(Measured)[:-3]
 """Without evaluations, labels and distances, which have files of their own."""
+_TABLES = ("evaluations.csv", "distances.csv", "runs.csv", "selections.csv", "cells.csv")
 _READERS: Mapping[Any, Any] = {
-    str: visible,
-    int: int,
-    float: float,
-    float | None: lambda text: float(text) if text else None,
-    tuple[int, ...]: lambda text: tuple(int(word) for word in text.split()),
-    Mapping[str, Value]: lambda text: json.loads(text, object_hook=_shown),
+    str: cells.word,
+    int: cells.whole,
+    float: cells.number,
+    float | None: lambda text: cells.number(text) if text else None,
+    tuple[int, ...]: lambda text: tuple(cells.whole(word) for word in text.split(" ")),
+    Mapping[str, Value]: cells.settings,
 }
 """From the text in a file to a field's type."""
-
-
-def _shown(settings: dict[str, Any]) -> dict[str, Any]:
-    """Names and words may come from anywhere, and are drawn and printed."""
-    return {visible(key): visible(value) if isinstance(value, str) else value for key, value in settings.items()}
+Row = tuple[str, Mapping[str, str]]
+"""Where it stands, and its cells by column."""
 
 
 def _words(item: Any) -> list[Any]:
@@ -270,11 +170,22 @@ _LATER = {"mean_distance"}
 """Columns that files written earlier do not have."""
 
 
-def _parsed(kind: type[T], row: Mapping[str, str], **others: Any) -> T:
+def _parsed(kind: type[T], row: Row, **others: Any) -> T:
     """A row as a value; `others` are the fields that have files of their own."""
+    where, found = row
     types: Any = {field.name: field.type for field in fields(kind) if field.name not in others}  # type: ignore[arg-type]
-    known = {name: wanted for name, wanted in types.items() if name in row or name not in _LATER}
-    return kind(**{name: _READERS[wanted](row[name]) for name, wanted in known.items()}, **others)
+    known = {name: wanted for name, wanted in types.items() if name in found or name not in _LATER}
+    values = {name: _cell(where, found, name, _READERS[wanted]) for name, wanted in known.items()}
+    return kind(**values, **others)
+
+
+def _cell(where: str, row: Mapping[str, str], name: str, reader: Any) -> Any:
+    try:
+        return cells.in_range(name, reader(row[name]))
+    except KeyError:
+        raise ValueError(f"{where}: the column {name} is missing") from None
+    except ValueError as error:
+        raise ValueError(f"{where}: {name}={row[name]!r:.40} is not {error}") from None
 
 
 def _table(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:
@@ -284,28 +195,56 @@ def _table(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Pa
     return path
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+def _rows(name: str, text: str) -> list[Row]:
+    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        head = next(lines, [])
+        found = [(f"{name} line {lines.line_num}", row) for row in lines]
+    except csv.Error as error:
+        raise ValueError(f"{name} line {lines.line_num}: {error}") from None
+    for where, row in found:
+        if len(row) != len(head) or len(set(head)) != len(head):
+            raise ValueError(f"{where}: it has {len(row)} cells, and the header {len(set(head))} columns")
+    return [(where, dict(zip(head, row, strict=True))) for where, row in found]
 
 
-def _by_digest(rows: Iterable[dict[str, str]]) -> dict[str, list[dict[str, str]]]:
-    found: dict[str, list[dict[str, str]]] = {}
-    for row in rows:
-        found.setdefault(row["digest"], []).append(row)
+def _study(about: Mapping[str, Any], tables: Mapping[str, list[Row]]) -> Study:
+    evaluations, distances = (_by_digest(tables[name]) for name in ("evaluations.csv", "distances.csv"))
+    runs = [_run(row, evaluations, distances) for row in tables["runs.csv"]]
+    places = [_parsed(Cell, row) for row in tables["cells.csv"]]
+    for name, found in (("runs.csv", [run.digest for run in runs]), ("cells.csv", [_words(cell) for cell in places])):
+        if len({str(item) for item in found}) != len(found):
+            raise ValueError(f"{name} has a row twice")
+    return Study(
+        about=about,
+        cells=tuple(places),
+        runs={run.digest: run for run in runs},
+        selections=tuple(_parsed(Selection, row) for row in tables["selections.csv"]),
+    )
+
+
+def _by_digest(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for where, row in rows:
+        found.setdefault(_cell(where, row, "digest", cells.word), []).append((where, row))
     return found
 
 
-def _run(
-    row: dict[str, str], evaluations: dict[str, list[dict[str, str]]], distances: dict[str, list[dict[str, str]]]
-) -> Measured:
-    pairs = distances.get(row["digest"], [])
-    values = [float(pair["distance"]) for pair in pairs]
+def _run(row: Row, evaluations: Mapping[str, list[Row]], distances: Mapping[str, list[Row]]) -> Measured:
+    digest = _cell(*row, "digest", cells.word)
+    pairs = distances.get(digest, [])
+    values = [_cell(*pair, "distance", cells.number) for pair in pairs]
     size = math.isqrt(len(values))
+    labels = tuple(_cell(*pair, "other", cells.whole) for pair in pairs[:size])
+    curve = tuple(_parsed(Evaluated, item) for item in evaluations.get(digest, []))
+    if size * size != len(values) or len(set(labels)) != size:
+        raise ValueError(f"distances.csv has no square of the labels of {digest!r:.20}")
+    if not curve or any(one.step >= other.step for one, other in pairwise(curve)):
+        raise ValueError(f"evaluations.csv has no steps of {digest!r:.20} in order")
     return _parsed(
         Measured,
         row,
-        evaluations=tuple(_parsed(Evaluated, item) for item in evaluations.get(row["digest"], [])),
-        labels=tuple(int(pair["other"]) for pair in pairs[:size]),
+        evaluations=curve,
+        labels=labels,
         distances=tuple(tuple(values[start : start + size]) for start in range(0, len(values), size or 1)),
     )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cfcl.config import NUMERICS
+from cfcl.errors import CfclError
 from cfcl.records import Evaluation, Pull
 from cfcl.runs import folders, shelf
 from cfcl.runs.folders import Run
@@ -56,11 +57,12 @@ def _records(cells: Sequence[Cell], kept: Study | None, done: Mapping[str, Path]
 def record(folder: Path) -> Measured:
     """What the run in `folder` measured."""
     run, numerics = folders.load(folder), shelf.numerics(folder)
+    _check(run)
     pulls, train, last = run.pulls, run.updates, run.final
-    assert last.labels is not None  # the sets of a study have labels
+    assert last.labels is not None
     assert last.label_distances is not None
     made_with = run.environment.to_dict()
-    versions = [f"{name} {made_with[name]}" for name in ("cfcl", "torch", "python")]
+    versions = [f"{name} {made_with.get(name, 'unknown')}" for name in ("cfcl", "torch", "python")]
     return Measured(
         digest=run.config.digest_under(numerics),
         preset=run.config.name,
@@ -81,6 +83,17 @@ def record(folder: Path) -> Measured:
         labels=last.labels,
         distances=last.label_distances,
     )
+
+
+def _check(run: Run) -> None:
+    """Refuse a run without what figures show: the sets of a study have labels, and every run has updates."""
+    judged = all(row.probe is not None and row.knn is not None for row in run.evaluations)
+    held = run.setup.labels is not None and all(run.setup.labels)
+    if not (judged and held and run.updates and run.final.labels and run.final.label_distances):
+        raise CfclError(
+            f"run folder {str(run.folder)!r} is not of a study: it lacks labels, accuracies or updates; remove it, and "
+            "run `cfcl reproduce` again"
+        )
 
 
 def _without_distances(run: Measured) -> Measured:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from cfcl import reading
 from cfcl.errors import CfclError
 from cfcl.files import write_atomically
 from cfcl.study import markdown, webpage
@@ -31,7 +32,7 @@ def write(report: Report, folder: Path) -> list[Path]:
 def insert_verdicts(report: Report, document: Path) -> None:
     """Put the newest verdicts where `document` has a place for them."""
     try:
-        text = document.read_text(encoding="utf-8")
+        text = reading.text(document, limit=reading.LARGEST_BY_HAND)
         write_atomically(document, markdown.insert_verdicts(report[0], text, str(document)).encode())
-    except (OSError, UnicodeError) as error:
+    except (OSError, ValueError) as error:
         raise CfclError(f"cannot put verdicts into {str(document)!r}: {error}; name a Markdown file") from None

@@ -87,12 +87,7 @@ def _kept(folder: Path, profile: str) -> Study | None:
     """The study that is there."""
     if not (folder / "study.json").exists():
         return None
-    try:
-        found = bundle.read(folder)
-    except CfclError:
-        raise CfclError(
-            f"the study in {str(folder)!r} cannot be read: remove that folder, and name all figures again"
-        ) from None
+    found = bundle.read(folder)
     if found.about["profile"] != profile:
         raise CfclError(
             f"{str(folder)!r} holds a study of profile {found.about['profile']!r}, not {profile!r}: give that "

@@ -1,16 +1,19 @@
 """What policies select under the final model of a finished run: worked out once, and kept beside the runs."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from cfcl import config as configs
+from cfcl import reading
 from cfcl.files import write_atomically
 from cfcl.methods import MODES
 from cfcl.models import load_encoder
+from cfcl.records import from_json
 from cfcl.runs import folders
 from cfcl.runs.folders import Run
 from cfcl.sim import selections
+from cfcl.study import bundle
 from cfcl.study.bundle import BIN, Cell, Selection
 from cfcl.study.figures.figure import COMPARED, OURS
 
@@ -22,12 +25,20 @@ SELECTING = tuple(f"{method}-{mode}" for mode in MODES for method in (*COMPARED,
 def select(folder: Path, cell: Cell, kept: Path) -> list[Selection]:
     """The selections under the model of the run in `folder`, which is that of `cell`; from `kept` if they are there."""
     file = kept / f"{cell.digest}.json"
-    rows = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
-    if [row["method"] for row in rows] != list(SELECTING):
-        rows = [asdict(item) for item in _select(folders.load(folder), cell)]
+    found = _known(file)
+    if [item.method for item in found] != list(SELECTING):
+        found = _select(folders.load(folder), cell)
         kept.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, (json.dumps(rows) + "\n").encode())
-    return [Selection(**{**row, "panel": cell.panel, "histogram": tuple(row["histogram"])}) for row in rows]
+        write_atomically(file, (json.dumps([asdict(item) for item in found]) + "\n").encode())
+    return [replace(item, panel=cell.panel) for item in found]
+
+
+def _known(file: Path) -> list[Selection]:
+    """What was selected before; nothing of a file that is missing or damaged, since it can be made again."""
+    try:
+        return bundle.selections(file.name, from_json(reading.text(file)))
+    except (OSError, ValueError):
+        return []
 
 
 def _select(run: Run, cell: Cell) -> list[Selection]:
