@@ -49,7 +49,7 @@ class Dataset:
         for tensor in (*train, *test, self.train_devices):
             found.update(f"{None if tensor is None else (tensor.dtype, *tensor.shape)}\n".encode())
             if tensor is not None:
-                found.update(tensor.cpu().contiguous().numpy())
+                found.update(tensor.cpu().contiguous().numpy().data)
         return found.hexdigest()
 
 

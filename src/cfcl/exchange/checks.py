@@ -80,4 +80,4 @@ def _places_fault(places: Sequence[object], size: int) -> str | None:
     if bool(((flat < 0) | (flat >= size)).any()):
         return f"positions are not all in 0..{size - 1}"
     apart = torch.cat([part + link * size for link, part in enumerate(known)])
-    return "a position occurs twice" if len(apart.unique()) < len(apart) else None
+    return "a position occurs twice" if len(torch.unique(apart)) < len(apart) else None

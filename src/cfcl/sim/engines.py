@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, get_args
 
 from torch import nn
 
@@ -11,10 +11,11 @@ from cfcl.config import Config
 from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
-from cfcl.sim import allocator, group
+from cfcl.sim import group
 from cfcl.sim.group import ALONE, Group
 from cfcl.sim.simulation import Simulation
 from cfcl.sim.workers import hired
+from cfcl.sim.world import check_same
 
 Engine = Literal["sharded", "loop"]
 
@@ -31,16 +32,18 @@ def start(
     trace: Callable[[str], None] | None = None,
 ) -> Iterator[Simulation]:
     """A simulation ready to run; the processes that it needs are there inside the context and nowhere else."""
+    _check_wishes(engine, workers)
     # A fresh process can be told a config, not objects that live in this one.
     portable = dataset is None and module is None and policies.is_portable(config.exchange.method)
     if engine == "loop":
         yield Simulation(config, torch_device=device, dataset=dataset, module=module, reference=True, trace=trace)
         return
-    allocator.keep_memory()
     if group.launched():
         with group.joined() as ours:
             where = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if device == "cuda" else device
-            yield Simulation(config, torch_device=where, dataset=dataset, module=module, group=ours, trace=trace)
+            simulation = Simulation(config, torch_device=where, dataset=dataset, module=module, group=ours, trace=trace)
+            check_same(simulation.world, ours)
+            yield simulation
         return
     size = num_processes(config, workers, alone=not portable or device != "cpu")
     if size == 1:
@@ -50,12 +53,20 @@ def start(
         config, torch_device=device, group=Group(0, size), trace=trace
     )  # refuses what cannot be first
     with hired(config, size, device, traced=trace is not None) as simulation.group:
+        check_same(simulation.world, simulation.group)
         yield simulation
 
 
 def check(config: Config, device: str) -> None:
     """Refuse a run that cannot be."""
     Simulation(config, torch_device=device, group=ALONE)
+
+
+def _check_wishes(engine: object, workers: object) -> None:
+    if engine not in get_args(Engine):
+        raise CfclError(f"engine={engine!r} is not known: choose {' or '.join(get_args(Engine))}")
+    if workers is not None and (type(workers) is not int or workers < 1):
+        raise CfclError(f"workers={workers!r} is not a whole number from 1: give one, or none for one per core")
 
 
 def num_cores() -> int:

@@ -1,5 +1,8 @@
 """What is fixed before the first step, and what both engines share."""
 
+import hashlib
+import json
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +21,12 @@ from cfcl.exchange.cost import Ledger
 from cfcl.models import Encoder
 from cfcl.protocol.parties import Rules
 from cfcl.records import Setup, Update
+from cfcl.sim.group import Group
 from cfcl.topology import Graph
+
+_LOCK = threading.Lock()
+_HOSTS: list[int] = []
+"""How many threads the callers of the runs under way had."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,19 @@ class World:
     def config(self) -> Config:
         """The run's config."""
         return self.setting.config
+
+    @property
+    def fingerprint(self) -> str:
+        """A line of JSON on what this process has read or built, which may not differ between those of one run."""
+        links = repr((self.graph, self.setting.budgets)).encode()
+        weights = torch.cat(self.setting.encoder.initial).cpu().view(torch.uint8).numpy().data
+        return json.dumps(
+            {
+                "images or labels": self.dataset.digest,
+                "graph or budgets": hashlib.sha256(links).hexdigest(),
+                "initial weights": hashlib.sha256(weights).hexdigest(),
+            }
+        )
 
     def ledger(self) -> Ledger:
         """An empty account of the run's costs."""
@@ -98,6 +119,20 @@ def build(
     return World(Rules(setting, graph), dataset, parts)
 
 
+def check_same(world: World, group: Group) -> None:
+    """Refuse a run whose processes have read or built different things."""
+    if group.size == 1:
+        return
+    first, *others = map(json.loads, group.everywhere(world.fingerprint))
+    for rank, other in enumerate(others, start=1):
+        for what, digest in first.items():
+            if other[what] != digest:
+                raise CfclError(
+                    f"process {rank} has other {what} than process 0, but each reads them for itself: give all the "
+                    "same files, leave those alone while a run starts, and seed a module of your own"
+                )
+
+
 def _lacks(config: Config, dataset: Dataset, parts: Sequence[torch.Tensor]) -> Lacks:
     """What the oracle asks; a point's label is known outside the devices only."""
     labels = dataset.train_labels
@@ -123,19 +158,26 @@ def update_record(step: int, figures: Sequence[Sequence[float]]) -> Update:
 @contextmanager
 def single_thread() -> Iterator[None]:
     """One thread for arithmetic: the bits of a sum may depend on how many share it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    with _LOCK:
+        before = torch.get_num_threads()
+        # The number is each thread's own, but a new thread starts with the one that was set last: perhaps by us.
+        if before == 1 and _HOSTS:
+            before = _HOSTS[0]
+        _HOSTS.append(before)
+        torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        with _LOCK:
+            _HOSTS.remove(before)
+            torch.set_num_threads(before)
 
 
 def _torch_device(name: str) -> torch.device:
     try:
         where = torch.device(name)
-        torch.zeros(1, device=where)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+        torch.zeros(1, device=where).item()
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = f"{str(error).splitlines()[0]:.150}"
         raise CfclError(f"device {name!r} cannot be used: {reason}; choose cpu, or a device this torch has") from None
     return where
