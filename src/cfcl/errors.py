@@ -1,4 +1,6 @@
-"""The exceptions a user sees."""
+"""The exceptions a user sees, and how the end of a process is told."""
+
+import signal
 
 LONGEST = 800
 """Characters of a complaint; a longer one loses its middle, so that value and remedy stay."""
@@ -36,3 +38,11 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by signal {number}")
         self.number = number
+
+
+def fate(code: int) -> str:
+    """How a process ended that left this exit code, as Python has it: below zero, the number of a signal."""
+    if code >= 0:
+        return f"ended with code {code}"
+    names = {item.value: f" ({item.name})" for item in signal.Signals}
+    return f"was ended by signal {-code}{names.get(-code, '')}"

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cfcl.records import Record, Setup
-from cfcl.runs.jobs import run_many
+from cfcl.records import Failed, Record, Setup
+from cfcl.runs import job
+from cfcl.runs.jobs import _Process, run_many
+from cfcl.sim import allocator
 from tests.conftest import SMALL, small
 
 
@@ -63,9 +65,14 @@ def test_an_interrupted_comparison_saves_its_runs_and_leaves_no_process_behind(n
     assert all(list(folder.glob("checkpoint-*")) for folder in _evaluated(tmp_path))
 
 
-def test_a_process_does_one_run_after_another_and_one_that_dies_costs_only_its_run(tmp_path: Path) -> None:
+def test_a_process_does_one_run_after_another_and_one_that_dies_costs_only_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runs = [small("train.steps=4", f"seed={seed}") for seed in range(3)]
     killed: list[int] = []
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "jaxtyping.py").write_text("raise SystemExit('a module of the current folder')")
+    monkeypatch.chdir(tmp_path / "here")
 
     def watch(position: int, record: Record) -> None:
         if position == 0 and isinstance(record, Setup) and not killed:
@@ -77,8 +84,25 @@ def test_a_process_does_one_run_after_another_and_one_that_dies_costs_only_its_r
 
     assert len(killed) == 1
     assert first.folder is None
-    assert "code -9" in first.error
+    assert first.error == "its process was ended by signal 9 (SIGKILL): perhaps memory ran out"
     for other in others:
         assert other.folder is not None
         assert (other.folder / "encoder.safetensors").is_file()
         assert not (other.folder / "plots").exists()
+
+
+def test_a_job_ends_with_its_parent_and_keeps_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[object] = []
+    monkeypatch.setattr(job, "end_with", done.append)
+    monkeypatch.setattr(allocator, "keep_memory", lambda: done.append("kept"))
+    monkeypatch.setattr(sys, "argv", ["job", "--parent", "41", "--out", "runs"])
+    monkeypatch.setattr(sys, "stdin", [])
+    job.main()
+    assert done == [41, "kept"]
+
+
+def test_a_last_word_that_is_cut_off_is_no_record() -> None:
+    deed = 'import os; print(\'{"kind": "eval", "st\', end=\'\', flush=True); os.kill(os.getpid(), 15)'
+    process = _Process([sys.executable, "-I", "-S", "-c", deed])
+    assert list(process.records(small())) == [Failed("its process was ended by signal 15 (SIGTERM)")]
+    process.end()

@@ -1,14 +1,22 @@
 """Workers that come, and go."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch.distributed as dist
 from typer.testing import CliRunner
 
 from cfcl import config as configs
@@ -21,9 +29,12 @@ from cfcl.records import Record, Update
 from cfcl.runs import suites
 from cfcl.sim import engines, group, workers
 from cfcl.sim.group import Group
+from cfcl.sim.simulation import Simulation
+from cfcl.sim.world import check_same
 from tests.conftest import SMALL, small
 from tests.played import played
 
+ADDRESS = {"RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 LONG = ["train.steps=100000", "evaluation.log_every=1"]
 
 
@@ -47,7 +58,9 @@ def test_a_worker_that_dies_is_named_with_its_device_and_step(monkeypatch: pytes
         if isinstance(record, Update) and record.step > 20:
             workers[0].process.kill()
 
-    message = r"worker 1 \(devices 2 to 3\) was ended by signal 9 at step \d+, device [23]: run again, with fewer"
+    message = (
+        r"worker 1 \(devices 2 to 3\) was ended by signal 9 \(SIGKILL\) at step \d+, device [23]: run again, with fewer"
+    )
     with pytest.raises(WorkerLost, match=message):
         suites.simulate(small(*LONG), workers=2, out=tmp_path, watch=watch)
     (partial,) = tmp_path.iterdir()
@@ -57,15 +70,60 @@ def test_a_worker_that_dies_is_named_with_its_device_and_step(monkeypatch: pytes
     assert len(suites.simulate(small(), workers=2).metrics) == 3
 
 
-def test_a_worker_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_worker_refuses_is_refused_in_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
     # The leader's own copy of the config is in order; the worker gets one that is not.
     monkeypatch.setattr(configs, "to_toml", lambda config: "train.steps = 'many'")
-    with pytest.raises(WorkerLost, match=r"worker 1 .* failed with code 1 before its first update \(.*train.steps"):
+    with pytest.raises(CfclError, match=r"the leader: train.steps='many' is not allowed") as caught:
         suites.simulate(small(), workers=2)
+    assert not isinstance(caught.value, WorkerLost)
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, *deeds: str) -> None:
+    """In place of workers, processes that do as they are told."""
+
+    def start(order: dict[str, Any], folder: Path) -> Any:
+        complaints = (folder / f"worker-{order['rank']}").open("w+")
+        command = [sys.executable, "-I", "-S", "-c", f"import os, sys, time\n{deeds[order['rank'] - 1]}"]
+        return workers._Worker(subprocess.Popen(command, cwd=folder, stderr=complaints, text=True), complaints)
+
+    monkeypatch.setattr(workers, "_start", start)
+
+
+def lost(size: int) -> str:
+    with pytest.raises(WorkerLost) as caught, workers.hired(small(), size, "cpu"):
+        pass
+    return str(caught.value)
+
+
+def test_a_worker_that_dies_between_being_ready_and_being_connected_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "MEETING", timedelta(seconds=0.5))
+    stand_in(monkeypatch, "open('ready-1', 'w'); time.sleep(0.1); os.kill(os.getpid(), 9)")
+    assert lost(2).startswith("worker 1 (devices 2 to 3) was ended by signal 9 (SIGKILL) before its first update: run")
+
+
+def test_workers_that_are_there_but_do_not_connect_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "MEETING", timedelta(seconds=0.5))
+    monkeypatch.setattr(workers, "LAST_WORDS", 0.1)
+    stand_in(monkeypatch, "open('ready-1', 'w'); time.sleep(60)")
+    assert lost(2).startswith("the workers are out of reach (")
+
+
+def test_the_worker_that_died_first_is_named_and_not_those_it_took_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    bereaved = f"sys.exit({workers.BEREAVED})"
+    stand_in(monkeypatch, bereaved, "print('a warning', file=sys.stderr, flush=True); os.kill(os.getpid(), 15)")
+    assert lost(3).startswith("worker 2 (devices 2 to 3) was ended by signal 15 (SIGTERM) before its first update: run")
+    stand_in(monkeypatch, bereaved, "time.sleep(0.3); sys.exit('no space left')")
+    assert "worker 2 (devices 2 to 3) ended with code 1 before its first update (no space left): run" in lost(3)
+
+
+def test_a_worker_that_cannot_be_started_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    refusal(r"worker 1 cannot be started: No such file or directory; use fewer --workers", workers=2)
 
 
 def children(pid: int) -> list[int]:
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(word) for task in tasks for word in task.read_text().split()]
 
 
 def is_running(pid: int) -> bool:
@@ -75,9 +133,113 @@ def is_running(pid: int) -> bool:
         return False
 
 
-@pytest.mark.skipif(not Path(f"/proc/{os.getpid()}/task").exists(), reason="needs /proc to see processes")
-@pytest.mark.parametrize(("blow", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
-def test_no_process_outlives_its_leader(blow: signal.Signals, code: int, tmp_path: Path) -> None:
+def listening(pid: int) -> set[str]:
+    """The addresses, as hexadecimal digits, on which a process accepts connections."""
+    links = [str(item.readlink()) for item in Path(f"/proc/{pid}/fd").iterdir() if item.is_symlink()]
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()]
+    return {line[1].split(":")[0] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in links}
+
+
+sees_processes = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see processes")
+
+
+@dataclass(frozen=True)
+class Together:
+    """Two runs of two workers each, in two threads of one process, in a folder with a module of another's."""
+
+    metrics: list[bytes]
+    addresses: frozenset[str]
+    most_children: int
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Together:
+    folder, addresses, counts = tmp_path_factory.mktemp("together"), set[str](), list[int]()
+    for name in ("temporary", "runs"):
+        (folder / name).mkdir()
+    (folder / "jaxtyping.py").write_text(f"open({str(folder / 'hijacked')!r}, 'w')")
+
+    def watch(record: Record) -> None:
+        mine = children(os.getpid())
+        counts.append(len(mine))
+        for pid in (os.getpid(), *mine):
+            with suppress(OSError):
+                addresses.update(listening(pid))
+
+    def metrics(seed: int) -> bytes:
+        done = suites.simulate(small(f"seed={seed}"), workers=2, out=folder / "runs", plotted=False, watch=watch)
+        assert done.folder is not None
+        return (done.folder / "metrics.jsonl").read_bytes()
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
+        patch.chdir(folder)
+        patch.setattr(tempfile, "tempdir", str(folder / "temporary"))
+        return Together(list(pool.map(metrics, (0, 1))), frozenset(addresses), max(counts), folder)
+
+
+@sees_processes
+def test_runs_in_two_threads_do_not_disturb_each_other(together: Together) -> None:
+    assert together.most_children == 2
+    assert together.metrics == [played(f"seed={seed}").files["metrics.jsonl"] for seed in (0, 1)]
+
+
+@sees_processes
+def test_nothing_listens_on_other_addresses_than_this_machines_own(together: Together) -> None:
+    assert together.addresses == {"0100007F"}  # 127.0.0.1, the last byte first
+
+
+@sees_processes
+def test_nothing_of_a_run_is_left(together: Together) -> None:
+    assert not dist.is_initialized()
+    assert listening(os.getpid()) == set()
+    assert children(os.getpid()) == []
+    assert list((together.folder / "temporary").iterdir()) == []
+
+
+@sees_processes
+def test_workers_take_no_modules_from_the_current_folder(together: Together) -> None:
+    assert not (together.folder / "hijacked").exists()
+
+
+def test_processes_that_have_read_different_images_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 255, (60, 8, 8), dtype=np.uint8)
+    labels = np.arange(60) % 4
+    np.savez(tmp_path / "mine.npz", images=images, labels=labels)
+    start = workers._start
+
+    def rewrite(*args: Any) -> Any:
+        images[7, 3, 3] += 1
+        np.savez(tmp_path / "mine.npz", images=images, labels=labels)
+        return start(*args)
+
+    monkeypatch.setattr(workers, "_start", rewrite)
+    config = small("data.dataset=npz", f"data.path={tmp_path / 'mine.npz'}", "partition.kind=iid")
+    with pytest.raises(CfclError, match="process 1 has other data than process 0, but each reads them"):
+        suites.simulate(config, workers=2, out=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [("seed=1", "partition"), ("model.embedding_dim=8", "model"), ("graph.kind=complete", "graph")],
+)
+def test_processes_that_have_built_different_things_are_refused(
+    change: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = (Simulation(small(*overrides)).world for overrides in ((), (change,)))
+    monkeypatch.setattr(Group, "everywhere", lambda self, line: [line, json.dumps(mine.fingerprints)])
+    check_same(mine, Group(0, 2))
+    with pytest.raises(CfclError, match=f"process 1 has other {what}"):
+        check_same(other, Group(0, 2))
+
+
+@sees_processes
+@pytest.mark.parametrize(
+    ("moment", "blow", "code"),
+    [("training", signal.SIGINT, 130), ("training", signal.SIGTERM, None), ("born", signal.SIGKILL, -9)],
+)
+def test_no_process_outlives_its_leader(moment: str, blow: signal.Signals, code: int | None, tmp_path: Path) -> None:
     words = [word for override in [*SMALL, *LONG] for word in ("--set", override)]
     command = [
         sys.executable,
@@ -94,12 +256,14 @@ def test_no_process_outlives_its_leader(blow: signal.Signals, code: int, tmp_pat
     ]
     leader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert leader.stdout is not None
-    assert next(line for line in leader.stdout if '"train"' in line)
-    workers = children(leader.pid)
+    if moment == "training":
+        assert next(line for line in leader.stdout if '"train"' in line)
+    while not (workers := children(leader.pid)):
+        time.sleep(0.01)
     assert len(workers) == 1
     leader.send_signal(blow)
     leader.communicate(timeout=30)
-    assert leader.returncode == code
+    assert code in (None, leader.returncode)
     deadline = time.monotonic() + 20
     while any(map(is_running, workers)) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -128,6 +292,36 @@ def test_comparisons_refuse_torchrun(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"WORLD_SIZE": "2"}, r"WORLD_SIZE=2 is in the environment, but RANK, MASTER_ADDR, MASTER_PORT not: start by"),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, r"but MASTER_ADDR, MASTER_PORT not: start by torchrun"),
+        ({"WORLD_SIZE": "two"}, r"WORLD_SIZE='two' in the environment is not a number: start by torchrun, or unset it"),
+        ({"WORLD_SIZE": "2", **ADDRESS, "RANK": "x"}, r"RANK='x' in the environment is not a number"),
+        ({"WORLD_SIZE": "2", **ADDRESS, "RANK": "2"}, r"RANK=2 in the environment is not below WORLD_SIZE=2"),
+        ({"WORLD_SIZE": "2", **ADDRESS, "MASTER_PORT": "70000"}, r"processes of torchrun cannot be reached \(.*70000"),
+    ],
+)
+def test_half_of_torchruns_environment_is_refused(
+    environment: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    refusal(message)
+
+
+def test_a_group_of_the_callers_own_is_used_and_left_as_it_was(tmp_path: Path) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        known = len(dist.distributed_c10d._world.pg_map)
+        with engines.start(small()) as simulation:
+            assert simulation.group.size == 1
+        assert len(dist.distributed_c10d._world.pg_map) == known
+    finally:
+        dist.destroy_process_group()
+
+
 def refusal(message: str, **options: Any) -> None:
     with pytest.raises(CfclError, match=message), engines.start(small(), **options):
         pass
@@ -138,6 +332,18 @@ def test_impossible_workers_are_refused() -> None:
     dataset: Dataset = load(small().data)
     refusal(r"2 workers cannot share objects of this process", workers=2, dataset=dataset)
     refusal(r"2 workers cannot share objects of this process", workers=2, module=SmallCnn((1, 8, 8), 16))
+
+
+def test_wishes_that_are_none_are_refused() -> None:
+    refusal(r"workers=0 is not a whole number from 1: give one, or none for one per core", workers=0)
+    refusal(r"workers=-2 is not a whole number from 1", workers=-2, engine="loop")
+    refusal(r"device 'meta' cannot be used: .*; choose cpu, or a device this torch has", device="meta")
+    refusal(r"device 'gpu' cannot be used: .*; choose cpu, or a device this torch has", device="gpu")
+    for wish in (1.5, "2", True):  # past the types, which are checked in tests only
+        with pytest.raises(CfclError, match=rf"workers={wish!r} is not a whole number from 1"):
+            engines._check_wishes("loop", wish)
+    with pytest.raises(CfclError, match="engine='fast' is not known: choose sharded or loop"):
+        engines._check_wishes("fast", None)
 
 
 def test_what_lives_in_this_process_runs_in_this_process() -> None:

@@ -10,15 +10,20 @@ from cfcl import config as configs
 from cfcl.errors import CfclError
 from cfcl.records import Done, Failed, Record, Warned
 from cfcl.runs import suites
+from cfcl.sim import allocator
+from cfcl.sim.workers import end_with
 
 
 def main() -> None:
-    """Entry point: `python -m cfcl.runs.job --out FOLDER`."""
+    """Entry point: `python -m cfcl.runs.job --parent PID --out FOLDER`."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--no-plots", dest="plots", action="store_false")
     options = parser.parse_args()
+    end_with(options.parent)
+    allocator.keep_memory()
     try:
         for line in sys.stdin:
             _say(_run(json.loads(line), options))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from typing import IO
 from cfcl import config as configs
 from cfcl import records
 from cfcl.config import Config
+from cfcl.errors import fate
 from cfcl.records import Done, Failed, Record
 
 Watch = Callable[[int, Record], None]
@@ -37,8 +39,9 @@ def run_many(
 
     `watch` sees every record with the position of its run; the last one of a run is `Done` or `Failed`.
     """
-    command = [sys.executable, "-m", "cfcl.runs.job", "--out", str(out), "--device", device]
-    processes = _Pool(command if plotted else [*command, "--no-plots"])
+    # -P: the current folder is no place for modules
+    command = [sys.executable, "-P", "-m", "cfcl.runs.job", "--parent", str(os.getpid()), "--out", str(out)]
+    processes = _Pool([*command, "--device", device, *([] if plotted else ["--no-plots"])])
 
     def one(position: int) -> Outcome:
         return _follow(processes, runs[position], lambda record: watch(position, record))
@@ -54,7 +57,7 @@ class _Process:
     """One process. Complaints go to a file: a pipe that nobody reads while records flow could fill up and block it."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._complaints: IO[str] = TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
+        self._complaints: IO[str] = TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
         # One thread per process: arithmetic threads of several processes would fight for the cores.
         self.popen = subprocess.Popen(
             command,
@@ -76,6 +79,8 @@ class _Process:
             yield self._died()
             return
         for line in self.popen.stdout:
+            if not line.endswith("\n"):
+                break  # its last word, cut off
             record = records.parse(line)
             yield record
             if isinstance(record, Done | Failed):
@@ -84,9 +89,12 @@ class _Process:
 
     def _died(self) -> Failed:
         code = self.popen.wait()
+        if code < 0:
+            perhaps = ": perhaps memory ran out" if code == -signal.SIGKILL else ""
+            return Failed(f"its process {fate(code)}{perhaps}")
         self._complaints.seek(0)
         complaint = self._complaints.read().strip().splitlines()
-        return Failed(complaint[-1] if complaint else f"its process ended with code {code}")
+        return Failed(complaint[-1] if complaint else f"its process {fate(code)}")
 
     def end(self) -> None:
         """Wait until the process, which was told to stop, has saved its run; only then close the pipes."""

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
 from torch import nn
 
@@ -12,10 +12,11 @@ from cfcl.config import Config
 from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
-from cfcl.sim import allocator, group
+from cfcl.sim import group
 from cfcl.sim.group import ALONE, Group
 from cfcl.sim.simulation import Simulation, never
 from cfcl.sim.workers import hired
+from cfcl.sim.world import check_same
 
 Engine = Literal["sharded", "loop"]
 
@@ -35,16 +36,18 @@ def start(
 ) -> Iterator[Simulation]:
     """A simulation ready to run; the processes that it needs are there inside the context and nowhere else."""
     here = partial(Simulation, config, dataset=dataset, module=module, trace=trace, saved=saved, stop=stop)
+    _check_wishes(engine, workers)
     # A fresh process can be told a config, not objects that live in this one.
     portable = dataset is None and module is None and policies.is_portable(config.exchange.method)
     if engine == "loop":
         yield here(torch_device=device, reference=True)
         return
-    allocator.keep_memory()
     if group.launched():
         with group.joined() as ours:
             where = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if device == "cuda" else device
-            yield here(torch_device=where, group=ours)
+            simulation = here(torch_device=where, group=ours)
+            check_same(simulation.world, ours)
+            yield simulation
         return
     size = num_processes(config, workers, alone=not portable or device != "cpu")
     if size == 1:
@@ -52,12 +55,20 @@ def start(
         return
     simulation = here(torch_device=device, group=Group(0, size))  # refuses what cannot be first
     with hired(config, size, device, traced=trace is not None, saved=saved) as simulation.group:
+        check_same(simulation.world, simulation.group)
         yield simulation
 
 
 def check(config: Config, device: str) -> None:
     """Refuse a run that cannot be."""
     Simulation(config, torch_device=device, group=ALONE)
+
+
+def _check_wishes(engine: object, workers: object) -> None:
+    if engine not in get_args(Engine):
+        raise CfclError(f"engine={engine!r} is not known: choose {' or '.join(get_args(Engine))}")
+    if workers is not None and (type(workers) is not int or workers < 1):
+        raise CfclError(f"workers={workers!r} is not a whole number from 1: give one, or none for one per core")
 
 
 def num_cores() -> int:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,17 +15,19 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import torch.distributed as dist
 from numpy.typing import NDArray
 
 from cfcl import config as configs
 from cfcl.config import Config
-from cfcl.errors import Interrupted, WorkerLost
-from cfcl.sim.group import Group
+from cfcl.errors import CfclError, Interrupted, WorkerLost, fate
+from cfcl.sim.group import Group, met
 
-LOCALHOST = "127.0.0.1"
 PATIENCE = 10.0
 """Seconds a worker has to end by itself."""
+LAST_WORDS = 5.0
+"""Seconds within which a worker that broke the connection will have ended."""
+BEREAVED = 3
+"""Exit code of a worker that ended because another process had."""
 
 Board = NDArray[np.int64]
 """[workers, 2]: the device and the step each worker is at, shared by all of them."""
@@ -41,139 +44,160 @@ def hired(
     config: Config, size: int, torch_device: str, *, traced: bool = False, saved: bool = False
 ) -> Iterator[Group]:
     """A group of this process, which leads, and `size` - 1 new ones; none of them is left afterwards."""
-    with tempfile.TemporaryDirectory(prefix="cfcl-") as folder:
-        path = Path(folder) / "board"
-        board = _board(path, size, "w+")
-        board[:] = -1
-        store = dist.TCPStore(LOCALHOST, 0, size, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
+    with tempfile.TemporaryDirectory(prefix="cfcl-") as name:
+        folder = Path(name)
         order = {
             "config": configs.to_toml(config),
             "device": torch_device,
-            "board": str(path),
-            "port": store.port,
+            "folder": name,
+            "leader": os.getpid(),
+            "size": size,
             "traced": traced,
             "saved": saved,
         }
-        workers = [_start({**order, "rank": rank, "size": size}, Path(folder)) for rank in range(1, size)]
+        board = _board(folder, size, "w+")
+        board[:] = -1
+        workers: list[_Worker] = []
 
         def explain(error: RuntimeError) -> Exception:
             return _explained(error, workers, board, config)
 
         try:
-            while not store.check([_ready(rank) for rank in range(1, size)]):
+            for rank in range(1, size):
+                workers.append(_start({**order, "rank": rank}, folder))  # noqa: PERF401  # all that began are known
+            while not all(_ready(folder, rank).exists() for rank in range(1, size)):
                 if any(worker.process.poll() is not None for worker in workers):
                     raise explain(RuntimeError("a worker ended before it began"))
                 time.sleep(0.02)
-            dist.init_process_group("gloo", store=store, rank=0, world_size=size)
-            yield Group(0, size, explain=explain)
+            with met(Group(0, size, explain=explain), folder / "meeting") as group:
+                yield group
         finally:
             _dismiss(workers)
-            if dist.is_initialized():
-                dist.destroy_process_group()
 
 
 def serve(order: dict[str, Any]) -> None:
     """A worker's whole life."""
     from cfcl.sim import allocator
     from cfcl.sim.simulation import Simulation
+    from cfcl.sim.world import check_same
 
     allocator.keep_memory()
-    threading.Thread(target=_end_with_leader, daemon=True).start()
-    rank, size = order["rank"], order["size"]
-    board = _board(Path(order["board"]), size, "r+")
+    rank, size, folder = order["rank"], order["size"], Path(order["folder"])
+    board = _board(folder, size, "r+")
 
     def watch(device: int, step: int) -> None:
         board[rank] = device, step
 
     config = configs.parse(order["config"], source="the leader")
-    store = dist.TCPStore(LOCALHOST, order["port"], size, is_master=False)  # type: ignore[attr-defined]
-    store.set(_ready(rank), "")
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
-    # Lines come out at the leader alone, but every process has to give it its own.
-    trace = (lambda line: None) if order["traced"] else None
-    simulation = Simulation(
-        config,
-        torch_device=order["device"],
-        group=Group(rank, size),
-        watch=watch,
-        trace=trace,
-        saved=order["saved"],
-    )
-    with suppress(Interrupted):  # the leader says so
-        for _ in simulation.rows():
-            pass
-    dist.destroy_process_group()
+    _ready(folder, rank).touch()
+    with met(Group(rank, size), folder / "meeting") as group:
+        # Lines come out at the leader alone, but every process has to give it its own.
+        trace = (lambda line: None) if order["traced"] else None
+        simulation = Simulation(
+            config, torch_device=order["device"], group=group, watch=watch, trace=trace, saved=order["saved"]
+        )
+        check_same(simulation.world, group)
+        with suppress(Interrupted):  # the leader says so
+            for _ in simulation.rows():
+                pass
 
 
-def _ready(rank: int) -> str:
-    return f"ready/{rank}"
+def end_with(parent: int, folder: Path | None = None) -> None:
+    """End this process as soon as `parent` is gone, however that ended and whoever else holds its pipes.
+
+    Its temporary `folder`, which it may not have removed, goes too.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.2)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        os._exit(BEREAVED)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
-def _board(path: Path, size: int, mode: Any) -> Board:
-    return np.memmap(path, dtype=np.int64, mode=mode, shape=(size, 2))
+def _ready(folder: Path, rank: int) -> Path:
+    return folder / f"ready-{rank}"
+
+
+def _board(folder: Path, size: int, mode: Any) -> Board:
+    return np.memmap(folder / "board", dtype=np.int64, mode=mode, shape=(size, 2))
 
 
 def _start(order: dict[str, Any], folder: Path) -> _Worker:
     # Complaints go to a file: a pipe that nobody reads could fill up and block the worker.
-    complaints = (folder / f"worker-{order['rank']}").open("w+", encoding="utf-8")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cfcl.sim.workers"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=complaints,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        start_new_session=True,  # an interruption is the leader's to handle
-    )
+    complaints = (folder / f"worker-{order['rank']}").open("w+", encoding="utf-8", errors="replace")
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "cfcl.sim.workers"],  # -P: the current folder is no place for modules
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=complaints,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            start_new_session=True,  # an interruption is the leader's to handle
+        )
+    except OSError as error:
+        complaints.close()
+        raise CfclError(f"worker {order['rank']} cannot be started: {error.strerror}; use fewer --workers") from None
     assert process.stdin is not None
-    process.stdin.write(json.dumps(order) + "\n")
-    process.stdin.flush()
+    with suppress(BrokenPipeError), process.stdin:  # one that has ended already is found soon
+        process.stdin.write(json.dumps(order))
     return _Worker(process, complaints)
-
-
-def _end_with_leader() -> None:
-    """The leader holds the other end of standard input for as long as it lives."""
-    sys.stdin.read()
-    os._exit(1)
 
 
 def _dismiss(workers: list[_Worker]) -> None:
     for worker in workers:
         worker.process.terminate()
+    for worker in workers:
         with suppress(subprocess.TimeoutExpired):
             worker.process.wait(PATIENCE)
         worker.process.kill()
         worker.process.wait()
-        assert worker.process.stdin is not None
-        with suppress(OSError):
-            worker.process.stdin.close()
         worker.complaints.close()
 
 
 def _explained(error: Exception, workers: list[_Worker], board: Board, config: Config) -> Exception:
-    """The error of whichever worker ended first, if one did."""
-    for rank, worker in enumerate(workers, start=1):
-        with suppress(subprocess.TimeoutExpired):
-            worker.process.wait(1.0)
-        if worker.process.returncode:
-            return WorkerLost(_obituary(rank, worker, board, config))
-    return error
+    """The end of the worker that took the others with it; what it refused, if it did."""
+    deadline = time.monotonic() + LAST_WORDS
+    while time.monotonic() < deadline:
+        for rank, worker in enumerate(workers, start=1):
+            if worker.process.poll() not in (None, 0, BEREAVED):
+                return _obituary(rank, worker, board, config)
+        time.sleep(0.02)
+    return WorkerLost(f"the workers are out of reach ({str(error).splitlines()[0]:.200}): run again")
 
 
-def _obituary(rank: int, worker: _Worker, board: Board, config: Config) -> str:
-    code = worker.process.returncode
-    how = f"was ended by signal {-code}" if code < 0 else f"failed with code {code}"
+def _obituary(rank: int, worker: _Worker, board: Board, config: Config) -> CfclError:
+    worker.complaints.seek(0)
+    last = worker.complaints.read().strip().splitlines()[-1:]
+    if worker.process.returncode == CfclError.exit_code:
+        return CfclError(*last)
     device, step = board[rank].tolist()
     own = Group(rank, len(board)).share(config.partition.num_devices)
     where = "before its first update" if device < 0 else f"at step {step}, device {device}"
-    worker.complaints.seek(0)
-    last = worker.complaints.read().strip().splitlines()[-1:]
-    reason = f" ({last[0]})" if last else ""
-    return (
-        f"worker {rank} (devices {own[0]} to {own[-1]}) {how} {where}{reason}: run again, with fewer --workers if "
-        "memory ran out"
+    # Who is killed says nothing: what stands there is about something else.
+    reason = f" ({last[0]})" if last and worker.process.returncode > 0 else ""
+    return WorkerLost(
+        f"worker {rank} (devices {own[0]} to {own[-1]}) {fate(worker.process.returncode)} {where}{reason}: run again, "
+        "with fewer --workers if memory ran out"
     )
 
 
-if __name__ == "__main__":  # one process of a simulation; its orders are a line of JSON on standard input
-    serve(json.loads(sys.stdin.readline()))
+def main() -> None:
+    """Entry point of a worker: its orders are JSON on standard input."""
+    order = json.load(sys.stdin)
+    end_with(order["leader"], Path(order["folder"]))
+    try:
+        serve(order)
+    except WorkerLost:
+        sys.exit(BEREAVED)
+    except CfclError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

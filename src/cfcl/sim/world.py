@@ -1,6 +1,8 @@
 """What is fixed before the first step, and what both engines share."""
 
 import hashlib
+import json
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +23,12 @@ from cfcl.models import Encoder, usable_device
 from cfcl.protocol.parties import Rules
 from cfcl.records import Setup, Update
 from cfcl.sim import sizes
+from cfcl.sim.group import Group
 from cfcl.topology import Graph
+
+_LOCK = threading.Lock()
+_HOSTS: list[int] = []
+"""How many threads the callers of the runs under way had."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,7 @@ class World:
 
     @cached_property
     def fingerprints(self) -> dict[str, str]:
-        """What a run depends on besides its config, by the setting that a change of it points to."""
+        """What a run depends on besides its config: the same in all its processes, and when it goes on."""
         setting, budgets = self.setting, self.setting.budgets
         return {
             "data": self.dataset.digest,
@@ -118,6 +125,20 @@ def build(
     return World(Rules(setting, graph), dataset, parts)
 
 
+def check_same(world: World, group: Group) -> None:
+    """Refuse a run whose processes have read or built different things."""
+    if group.size == 1:
+        return
+    first, *others = map(json.loads, group.everywhere(json.dumps(world.fingerprints)))
+    for rank, other in enumerate(others, start=1):
+        for what, digest in first.items():
+            if other[what] != digest:
+                raise CfclError(
+                    f"process {rank} has other {what} than process 0, but each reads them for itself: give all the "
+                    "same files, leave those alone while a run starts, and seed a module of your own"
+                )
+
+
 def _lacks(config: Config, dataset: Dataset, parts: Sequence[torch.Tensor]) -> Lacks:
     """What the oracle asks; a point's label is known outside the devices only."""
     labels = dataset.train_labels
@@ -151,9 +172,16 @@ def _digest(*things: object) -> str:
 @contextmanager
 def single_thread() -> Iterator[None]:
     """One thread for arithmetic: the bits of a sum may depend on how many share it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    with _LOCK:
+        before = torch.get_num_threads()
+        # The number is each thread's own, but a new thread starts with the one that was set last: perhaps by us.
+        if before == 1 and _HOSTS:
+            before = _HOSTS[0]
+        _HOSTS.append(before)
+        torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        with _LOCK:
+            _HOSTS.remove(before)
+            torch.set_num_threads(before)
