@@ -146,6 +146,8 @@ def as_input(images: Tensor, device: torch.device) -> Float[Tensor, "batch c h w
 
 def standardise(images: Float[Tensor, "batch c h w"]) -> Float[Tensor, "batch c h w"]:
     """Every channel of every image with mean 0 and standard deviation 1; a flat one with zeros."""
+    if len(images) == 0:  # torch warns of a spread of nothing
+        return images
     spread, mean = torch.std_mean(images, dim=(2, 3), correction=0, keepdim=True)
     return (images - mean) / (spread + 0.02)
 
