@@ -1,13 +1,16 @@
 import bz2
+import contextlib
 import gzip
+import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.io import savemat
+from scipy.io import loadmat, savemat
 
-from cfcl.data import catalogue, formats
+from cfcl.data import catalogue, formats, matlab
 from cfcl.errors import CfclError
 from tests.data.conftest import usps_line, write_idx, write_usps
 
@@ -102,6 +105,42 @@ def damage_matlab(tmp_path: Path, how: Callable[[Path], object]) -> None:
 
 SMALL = np.zeros((2, 27, 28), dtype=np.uint8)
 
+
+def huge_idx(path: Path, *shape: int, body: int = 0) -> None:
+    path.write_bytes(gzip.compress(bytes((0, 0, 8, 3)) + struct.pack(">III", *shape) + bytes(body)))
+
+
+def huge_matlab(path: Path) -> None:
+    data = zlib.compress(struct.pack("<II", 14, 1_000_000) + bytes(1_000_000), 1)
+    path.write_bytes(b"MATLAB 5.0".ljust(124) + b"\x00\x01IM" + struct.pack("<II", 15, len(data)) + data)
+
+
+def test_a_damaged_matlab_file_never_takes_the_process_with_it(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0)
+    for compressed in (True, False):
+        savemat(tmp_path / "whole.mat", svhn_arrays(), do_compression=compressed)
+        whole = (tmp_path / "whole.mat").read_bytes()
+        assert formats.svhn(tmp_path / "whole.mat")[1].tolist() == [0, 3]
+        for _ in range(200):
+            data = bytearray(whole[: None if noise.random() < 0.8 else noise.integers(len(whole))])
+            for place in noise.integers(124, 260, 3):
+                data[min(place, len(data) - 1)] = noise.integers(256)
+            (tmp_path / "test.mat").write_bytes(bytes(data))
+            with contextlib.suppress(CfclError):
+                formats.svhn(tmp_path / "test.mat")
+
+
+def test_matlab_numbers_of_all_kinds_are_read_as_scipy_reads_them(tmp_path: Path) -> None:
+    arrays = {kind: np.arange(6).astype(kind).reshape(2, 3) for kind in "i1 u1 i2 u2 i4 u4 f4 f8 i8 u8".split()}  # noqa: SIM905
+    for compressed in (True, False):
+        savemat(tmp_path / "a.mat", {**arrays, "text": "abc", "cell": {"a": 1}}, do_compression=compressed)
+        found, wanted = matlab.arrays(tmp_path / "a.mat", [*arrays, "text", "cell"]), loadmat(tmp_path / "a.mat")
+        assert list(found) == list(arrays)
+        for name, array in found.items():
+            assert array.dtype == wanted[name].dtype
+            assert array.tolist() == wanted[name].tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
 # The damage, which file is named, what was found, and the rule.
 DAMAGES: dict[str, tuple[Callable[[Path], None], str, str, str]] = {
     "idx cut": (lambda p: damage_fashion(p, lambda f: cut(f / IMAGES)), IMAGES, "ends too early", "complete"),
@@ -122,6 +161,21 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str, str, str]] = {
     "idx header cut": (
         lambda p: damage_fashion(p, lambda f: f.joinpath(LABELS).write_bytes(gzip.compress(b"\0\0\x08\1\0"))),
         LABELS, "cannot be read", "published format"),
+    "idx more than promised": (
+        lambda p: damage_fashion(p, lambda f: huge_idx(f / IMAGES, 2, 28, 28, body=10**7)),
+        IMAGES, "more than 1568 values", "promises 2 × 28 × 28"),
+    "idx of billions": (
+        lambda p: damage_fashion(p, lambda f: huge_idx(f / IMAGES, 2**32 - 1, 28, 28)),
+        IMAGES, "claims to hold 4,294,967,295 points", "100,000"),
+    "idx of giants": (
+        lambda p: damage_fashion(p, lambda f: huge_idx(f / IMAGES, 2, 2**31, 2**31)), IMAGES, "2147483648", "28×28"),
+    "libsvm bomb": (
+        lambda p: damage_usps(p, lambda f: f.write_bytes(bz2.compress(bytes(1_000_000), 1))),
+        "usps.bz2", "unpacks to more than 900,000 bytes", "no split"),
+    "matlab bomb": (lambda p: damage_matlab(p, huge_matlab), "test.mat", "more than 900,000 bytes", "MATLAB 5"),
+    "matlab promises": (
+        lambda p: damage_matlab(p, lambda f: f.write_bytes(f.read_bytes()[:128] + struct.pack("<II", 14, 2**32 - 1))),
+        "test.mat", "0 bytes are left where 4,294,967,295", "MATLAB 5"),
     "idx wrong size": (lambda p: damage_fashion(p, lambda f: write_idx(f / IMAGES, SMALL)), IMAGES, "27×28", "28×28"),
     "idx too few labels": (lambda p: damage_fashion(p, lambda f: fashion(f, (1,))), LABELS, "1 labels", "2 images"),
     "idx wrong label": (lambda p: damage_fashion(p, lambda f: fashion(f, (1, 10))), LABELS, "label 10", "0 to 9"),
@@ -151,20 +205,24 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str, str, str]] = {
     "matlab not matlab": (
         lambda p: damage_matlab(p, lambda f: f.write_text("<html>" * 100)), "test.mat", "cannot be read", "5"),
     "matlab absent": (lambda p: damage_matlab(p, Path.unlink), "test.mat", "cannot be read", "must be"),
-    "matlab no y": (lambda p: damage_svhn(p, y=None), "test.mat", "no `y`", "`X` and `y`"),
+    "matlab no y": (lambda p: damage_svhn(p, y=None), "test.mat", "no numbers `y`", "`X` and `y`"),
     "matlab floats": (lambda p: damage_svhn(p, X=np.zeros((32, 32, 3, 2))), "test.mat", "float64", "uint8"),
     "matlab shape": (
         lambda p: damage_svhn(p, X=np.zeros((2, 32, 32, 3), dtype=np.uint8)), "test.mat", "(2, 32, 32, 3)", "points"),
     "matlab labels": (lambda p: damage_svhn(p, y=np.array([[1], [0]])), "test.mat", "label 0 at point 1", "1 to 10"),
     "matlab label number": (lambda p: damage_svhn(p, y=np.array([[1]])), "test.mat", "(1, 1)", "2 images"),
     "matlab label type": (
-        lambda p: damage_svhn(p, y=np.array([["a"], ["b"]])), "test.mat", "`y`", "a number for each"),
+        lambda p: damage_svhn(p, y=np.array([["a"], ["b"]])), "test.mat", "no numbers `y`", "`X` and `y`"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_damage_gets_one_line_with_file_finding_rule_and_remedy(tmp_path: Path, kind: str) -> None:
+def test_damage_gets_one_line_with_file_finding_rule_and_remedy(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cause, file, found, rule = DAMAGES[kind]
+    monkeypatch.setattr(formats, "MAX_TEXT", 900_000)
+    monkeypatch.setattr(matlab, "MAX_BYTES", 900_000)
     with pytest.raises(CfclError) as caught:
         cause(tmp_path)
     line = str(caught.value)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cfcl.data import matlab
 from cfcl.errors import CfclError
 
 Images = NDArray[np.uint8]
@@ -21,6 +22,9 @@ Split = tuple[Images, Labels]
 T = TypeVar("T")
 
 USPS_SIDE = 16
+# What the largest split of any set needs, with room: a small file may claim to hold far more.
+MAX_POINTS = 100_000
+MAX_TEXT = 1 << 25
 
 
 class _Bad(Exception):  # noqa: N818, it never leaves this module
@@ -29,8 +33,8 @@ class _Bad(Exception):  # noqa: N818, it never leaves this module
 
 def fashion_mnist(images: Path, labels: Path) -> Split:
     """A split of Fashion-MNIST: two gzip files in IDX format."""
-    pixels = _reading("fashion-mnist", images, lambda: _idx(_unpacked(gzip.open, images), num_axes=3))
-    found = _reading("fashion-mnist", labels, lambda: _digits(_idx(_unpacked(gzip.open, labels), num_axes=1), 0))
+    pixels = _reading("fashion-mnist", images, lambda: _idx(images, num_axes=3))
+    found = _reading("fashion-mnist", labels, lambda: _digits(_idx(labels, num_axes=1), 0))
     if len(pixels) != len(found):
         complaint = f"holds {len(found)} labels for the {len(pixels)} images of {images.name}, but each image has one"
         raise _error("fashion-mnist", labels, complaint)
@@ -39,7 +43,7 @@ def fashion_mnist(images: Path, labels: Path) -> Split:
 
 def usps(path: Path) -> Split:
     """A split of USPS: bzip2 text with lines `label 1:value ... 256:value`, values in -1..1."""
-    return _reading("usps", path, lambda: _libsvm(_unpacked(bz2.open, path)))
+    return _reading("usps", path, lambda: _libsvm(_text(path)))
 
 
 def svhn(path: Path) -> Split:
@@ -59,11 +63,6 @@ def _reading(name: str, path: Path, read: Callable[[], T]) -> T:
         raise _error(name, path, f"cannot be read ({_first_line(error)}), but must be the published format") from None
 
 
-def _unpacked(opened: Callable[[Path], Any], path: Path) -> bytes:
-    with opened(path) as file:
-        return bytes(file.read())
-
-
 def _error(name: str, path: Path, complaint: str) -> CfclError:
     return CfclError(f"{path} {complaint}: run `cfcl data fetch {name}` again, or replace the file")
 
@@ -72,17 +71,30 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _idx(data: bytes, *, num_axes: int) -> Images:
-    start = 4 + 4 * num_axes
+def _idx(path: Path, *, num_axes: int) -> Images:
     wanted = bytes((0, 0, 8, num_axes))
-    if data[:4] != wanted:
-        raise _Bad(f"starts with {data[:4].hex()!r}, but IDX bytes of {num_axes} axes start with {wanted.hex()!r}")
-    shape = struct.unpack(f">{num_axes}I", data[4:start])
-    if len(data) - start != math.prod(shape):
-        raise _Bad(f"holds {len(data) - start} values, but its header promises {' × '.join(map(str, shape))}")
-    if num_axes == 3 and shape[1:] != (28, 28):
-        raise _Bad(f"holds images of {shape[1]}×{shape[2]} pixels, but those of this set are 28×28")
-    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+    with gzip.open(path) as file:
+        if (start := file.read(4)) != wanted:
+            raise _Bad(f"starts with {start.hex()!r}, but IDX bytes of {num_axes} axes start with {wanted.hex()!r}")
+        shape = struct.unpack(f">{num_axes}I", file.read(4 * num_axes))
+        if num_axes == 3 and shape[1:] != (28, 28):
+            raise _Bad(f"holds images of {shape[1]}×{shape[2]} pixels, but those of this set are 28×28")
+        if shape[0] > MAX_POINTS:
+            raise _Bad(f"claims to hold {shape[0]:,} points, but no split of this set has more than {MAX_POINTS:,}")
+        size = math.prod(shape)
+        data = file.read(size + 1)
+    if len(data) != size:
+        found = f"{len(data)}" if len(data) < size else f"more than {size}"
+        raise _Bad(f"holds {found} values, but its header promises {' × '.join(map(str, shape))}")
+    return np.frombuffer(data, np.uint8).reshape(shape)
+
+
+def _text(path: Path) -> bytes:
+    with bz2.open(path) as file:
+        data = file.read(MAX_TEXT + 1)
+    if len(data) > MAX_TEXT:
+        raise _Bad(f"unpacks to more than {MAX_TEXT:,} bytes, but no split of this set does")
+    return data
 
 
 def _digits(labels: NDArray[Any], first: int) -> Labels:
@@ -128,16 +140,13 @@ def _odd_line(lines: list[bytes], num_pixels: int) -> str:
 
 
 def _matlab(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
-    # Slow to import, and only this set needs it.
-    from scipy.io import loadmat
-
     try:
-        content = loadmat(path, variable_names=["X", "y"])
-    except Exception as error:  # its reader fails in many ways on damaged bytes
+        content = matlab.arrays(path, ("X", "y"))
+    except (OSError, ValueError, KeyError, zlib.error, struct.error) as error:
         raise _Bad(f"cannot be read ({_first_line(error)}), but must be a complete MATLAB 5 file") from None
     for key in ("X", "y"):
         if key not in content:
-            raise _Bad(f"holds no `{key}`, but has to hold `X` and `y`")
+            raise _Bad(f"holds no numbers `{key}`, but has to hold `X` and `y`")
     return content["X"], content["y"]
 
 
