@@ -90,7 +90,7 @@ def test_a_copy_that_is_not_the_publishers_is_noted_once(
     noted = capsys.readouterr()
     assert noted.out == ""
     (line,) = noted.err.splitlines()
-    assert line.startswith(f"note: usps.bz2, usps.t.bz2 in {tmp_path}: readable, but with another checksum ")
+    assert line.startswith(f"note: usps.bz2, usps.t.bz2 in {tmp_path}: not with the checksum of the publisher")
 
 
 def test_a_copy_that_is_the_publishers_is_not_mentioned(

@@ -4,6 +4,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -59,12 +60,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
         else:
             self.send_response(200)
-        if mood != "no length":
+        if mood not in ("no length", "endless"):
             self.send_header("Content-Length", str(len(body) - start))
         self.end_headers()
         self._send(mood, body[start:])
 
     def _send(self, mood: str, body: bytes) -> None:
+        if mood == "hold":
+            self.server.released.wait(5)
+        if mood == "endless":
+            body += bytes(300_000)
         if mood == "corrupt":
             body = body[:-1] + bytes((body[-1] ^ 1,))
         if mood in ("cut", "stall"):
@@ -194,6 +199,61 @@ def test_a_wrong_checksum_removes_the_file_and_keeps_the_old_one(server: Server,
     assert "try again, or get big elsewhere" in line
     assert [path.name for path in tmp_path.iterdir()] == ["big"]
     assert (tmp_path / "big").read_bytes() == b"an older copy"
+
+
+def test_two_at_once_fetch_a_file_once(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.moods = ["hold"]
+    waiting = threading.Event()
+    told: list[str] = []
+
+    def note(text: str) -> None:
+        told.append(text)
+        waiting.set()
+
+    monkeypatch.setattr("cfcl.data.fetch.note", note)
+    entry, patience = entry_at(server.url), replace(HASTY, timeout=5)
+    with ThreadPoolExecutor() as pool:
+        results = [pool.submit(fetch, entry, tmp_path, patience=patience) for _ in range(2)]
+        assert waiting.wait(5)
+        server.released.set()
+        assert sorted(result.result() for result in results) == [[], ["big", "small"]]
+    assert [path for path, _ in server.requests] == ["/big", "/small"]
+    assert told == [f"another process is fetching into {tmp_path}: waiting for it"]
+    check_whole(tmp_path)
+
+
+def test_whoever_breaks_off_lets_the_next_one_resume(server: Server, tmp_path: Path) -> None:
+    def interrupt(name: str, done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetch(entry_at(server.url), tmp_path, progress=interrupt, patience=HASTY)
+    assert [path.name for path in tmp_path.iterdir()] == ["big.part"]
+    fetch(entry_at(server.url), tmp_path, patience=HASTY)
+    assert re.fullmatch(r"bytes=[1-9]\d*-", server.requests[1][1] or "")
+    check_whole(tmp_path)
+
+
+def test_files_that_are_here_need_no_lock(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetch(entry_at(server.url), tmp_path, patience=HASTY)
+    monkeypatch.setattr("cfcl.data.fetch._alone", None)
+    assert fetch(entry_at(server.url), tmp_path, patience=HASTY) == []
+
+
+@pytest.mark.parametrize("mood", ["endless", "longer"])
+def test_no_more_than_the_published_bytes_are_taken(server: Server, tmp_path: Path, mood: str) -> None:
+    server.moods = [mood]
+    entry = entry_at(server.url)
+    if mood == "longer":  # the server says at once that it has more
+        entry = replace(entry, train=(replace(entry.train[0], num_bytes=199_999),))
+    taken: list[int] = []
+    with pytest.raises(
+        CfclError, match=r"/big offers 2\d\d,\d{3} bytes or more, but the published file has \d{3},\d{3}; "
+    ):
+        fetch(entry, tmp_path, progress=lambda name, done, total: taken.append(done), patience=HASTY)
+    assert len(server.requests) == 1
+    assert max(taken, default=0) <= (200_000 if mood == "endless" else 0)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("status", ["404", "403"])

@@ -21,7 +21,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class File:
-    """A file as its publisher offers it; the checksum decides, the size is for show."""
+    """A file as its publisher offers it. The checksum decides; no more bytes than the size are ever downloaded."""
 
     name: str
     num_bytes: int
@@ -61,7 +61,9 @@ SETS: dict[str, ImageSet] = {
         name="fashion-mnist",
         description="Grey pictures of ten kinds of clothing (Zalando Research)",
         licence="MIT",
-        base_url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        # The publisher's own repository: its other place has no https.
+        base_url="https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/"
+        "b2617bb6d3ffa2e429640350f613e3291e10b141/data/fashion/",
         train=(
             File("train-images-idx3-ubyte.gz", 26_421_880, "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
             File("train-labels-idx1-ubyte.gz", 29_515, "25c81989df183df01b3e8a0aad5dffbe"),
@@ -91,6 +93,7 @@ SETS: dict[str, ImageSet] = {
         name="svhn",
         description="Colour digits cropped from house numbers (Stanford, Google)",
         licence="non-commercial",
+        # Plain http, as published; the checksum tells whether the bytes are the publisher's.
         base_url="http://ufldl.stanford.edu/housenumbers/",
         train=(File("train_32x32.mat", 182_040_794, "e26dedcc434d2e4c54c9b2d4a06d8373"),),
         test=(File("test_32x32.mat", 64_275_384, "eb5a983be6a315427106f1b164d9cef3"),),
@@ -157,11 +160,10 @@ def altered(entry: ImageSet, folder: Path) -> list[str]:
 def load(entry: ImageSet, data_dir: Path | None = None) -> Arrays:
     """The set as bytes: train_images, train_labels, test_images and test_labels."""
     folder = find(entry, data_dir)
+    if names := altered(entry, folder):  # told before anything is decoded
+        note(f"{', '.join(names)} in {folder}: not with the checksum of the publisher's {entry.name}")
     digest = hashlib.sha256("".join(_md5(folder / file.name) for file in entry.files).encode()).hexdigest()
-    arrays = cache.decoded(f"{entry.name}-v{VERSION}-{digest[:16]}", lambda: _read(entry, folder))
-    if names := altered(entry, folder):
-        note(f"{', '.join(names)} in {folder}: readable, but with another checksum than the publisher's {entry.name}")
-    return arrays
+    return cache.decoded(f"{entry.name}-v{VERSION}-{digest[:16]}", lambda: _read(entry, folder))
 
 
 def _read(entry: ImageSet, folder: Path) -> Arrays:

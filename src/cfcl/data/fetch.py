@@ -2,8 +2,10 @@
 
 import hashlib
 import http.client
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -11,7 +13,13 @@ from urllib import error as url_errors
 from urllib import request
 
 from cfcl.data.catalogue import File, ImageSet
+from cfcl.data.notes import note
 from cfcl.errors import CfclError
+
+try:
+    import fcntl
+except ImportError:  # Windows does without the lock
+    fcntl = None  # type: ignore[assignment]
 
 Progress = Callable[[str, int, int], None]
 """Called with a file's name, the bytes that are here, and the bytes in all."""
@@ -47,10 +55,46 @@ def fetch(
         into.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _cannot_write(into, error) from None
-    wanted = [file for file in entry.files if _md5(into / file.name) != file.md5]
-    for file in wanted:
-        _fetch_file(entry.base_url + file.name, file, into / file.name, progress, patience)
+    if not _missing(entry, into):
+        return []
+    with _alone(into):
+        wanted = _missing(entry, into)  # another process may just have fetched them
+        for file in wanted:
+            _fetch_file(entry.base_url + file.name, file, into / file.name, progress, patience)
     return [file.name for file in wanted]
+
+
+def _missing(entry: ImageSet, folder: Path) -> list[File]:
+    return [file for file in entry.files if _md5(folder / file.name) != file.md5]
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keeps other processes from fetching into `folder`; waits for one that is at it."""
+    if fcntl is None:
+        yield
+        return
+    path = folder / ".lock"
+    while True:
+        with _open(path, "ab") as lock:
+            _wait_for(lock, folder)
+            # Whoever held the lock has removed the file: only the one that is there now counts.
+            if path.exists() and os.path.samestat(path.stat(), os.fstat(lock.fileno())):
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                return
+
+
+def _wait_for(lock: IO[bytes], folder: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        note(f"another process is fetching into {folder}: waiting for it")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except OSError as error:
+        raise _cannot_write(folder, error) from None
 
 
 def _fetch_file(url: str, file: File, target: Path, progress: Progress, patience: Patience) -> None:
@@ -79,8 +123,11 @@ def _continue(url: str, file: File, part: Path, progress: Progress, timeout: flo
             begin = have if _continues(response, have) else 0
             declared = response.headers.get("Content-Length")
             total = begin + int(declared) if declared else file.num_bytes
+            _check_size(url, file, part, total)
             with _open(part, "ab" if begin else "wb") as out:
-                _copy(response, out, lambda done: progress(file.name, begin + done, total))
+                for done in _copied(response, out, begin):
+                    _check_size(url, file, part, done)
+                    progress(file.name, done, total)
     except url_errors.HTTPError as error:
         error.close()
         _judge(url, file, part, error.code)
@@ -96,8 +143,17 @@ def _continues(response: http.client.HTTPResponse, have: int) -> bool:
     return response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
 
 
-def _copy(response: http.client.HTTPResponse, out: IO[bytes], report: Callable[[int], None]) -> None:
-    done = 0
+def _check_size(url: str, file: File, part: Path, size: int) -> None:
+    if size > file.num_bytes:
+        part.unlink(missing_ok=True)
+        raise CfclError(
+            f"{url} offers {size:,} bytes or more, but the published file has {file.num_bytes:,}; nothing is kept: try "
+            f"later, or get {file.name} elsewhere and put it into {part.parent}"
+        )
+
+
+def _copied(response: http.client.HTTPResponse, out: IO[bytes], done: int) -> Iterator[int]:
+    """Write what arrives; yields how many bytes there are after each portion."""
     while chunk := response.read1(CHUNK):
         try:
             out.write(chunk)
@@ -105,7 +161,7 @@ def _copy(response: http.client.HTTPResponse, out: IO[bytes], report: Callable[[
         except OSError as error:
             raise _cannot_write(Path(out.name), error) from None
         done += len(chunk)
-        report(done)
+        yield done
 
 
 def _judge(url: str, file: File, part: Path, status: int) -> None:
