@@ -11,7 +11,7 @@ from torch.utils.data import Dataset as TorchDataset
 import cfcl
 from cfcl import config as configs
 from cfcl.config import DataConfig
-from cfcl.data import datasets, sheet, splits
+from cfcl.data import datasets, limits, sheet, splits
 from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
 from tests.conftest import small
@@ -86,8 +86,9 @@ def test_images_of_several_sizes_and_kinds_are_made_one(tmp_path: Path) -> None:
 
     assert coloured.image_shape == (3, 8, 8)
     assert grey.image_shape == (1, 8, 8)
+    # c is wholly transparent, so white
     assert sorted(grey.train_images[:, 0, 4, 4].tolist() + grey.test_images[:, 0, 4, 4].tolist()) == [
-        0, 200, 200, 200, 255
+        0, 200, 200, 255, 255
     ]  # fmt: skip
 
 
@@ -113,9 +114,20 @@ def test_what_is_left_out_is_mentioned(tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / "readme.txt").write_text("hello")
     (tmp_path / ".hidden").write_text("hello")
     folder(tmp_path, test_fraction=0.4)
-    assert (
-        capsys.readouterr().err == f"note: left out of {tmp_path}, for they are no images by their names: readme.txt\n"
+    assert capsys.readouterr().err == (
+        f"note: left out of {tmp_path}, for they are no images by name or place: readme.txt\n"
     )
+
+
+def test_images_that_this_machine_cannot_hold_are_refused_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(10):
+        paint(tmp_path / f"{number}.png")
+    (tmp_path / "9.png").write_text("never opened")
+    monkeypatch.setattr(limits, "_memory", lambda: 1439)  # ten images of 3×4×6, twice, are 1,440
+    with pytest.raises(CfclError, match=r"10 images of 3×4×6 would take .* GB: set data.image_size, such as 32"):
+        folder(tmp_path)
 
 
 @pytest.mark.parametrize("shape", [(10, 5, 4), (10, 5, 4, 1), (10, 1, 5, 4)])
@@ -165,17 +177,6 @@ def cut_picture(path: Path) -> Dataset:
     return folder(path)
 
 
-def deep_picture(path: Path) -> Dataset:
-    Image.fromarray(np.zeros((5, 4), dtype=np.uint16)).save(path / "a.png")
-    return folder(path)
-
-
-def empty_class(path: Path) -> Dataset:
-    paint(path / "a" / "1.png")
-    (path / "b").mkdir()
-    return folder(path, layout="classes")
-
-
 def single_array(path: Path) -> Dataset:
     np.save(path / "t.npy", OK)
     return datasets.load(DataConfig(dataset="npz", path=path / "t.npy"))
@@ -202,9 +203,6 @@ BAD: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "no such folder": (lambda p: folder(p / "absent"), ("absent", "not a folder", "give one")),
     "a file": (lambda p: (paint(p / "a.png"), folder(p / "a.png")), ("a.png", "not a folder")),
     "empty": (lambda p: folder(p), ("holds no image", ".png", "put some there")),
-    "empty class": (empty_class, ("/b holds no image", "put some there")),
-    "flat with sub-folders": (
-        lambda p: (paint(p / "a" / "1.png"), folder(p)), ("holds no image", "set data.layout='classes' or 'devices'")),
     "classes without sub-folders": (
         lambda p: (paint(p / "1.png"), folder(p, layout="classes")), ("no sub-folder", "'classes'", "layout='flat'")),
     "cut picture": (cut_picture, ("b.png", "not a readable image", "replace or remove")),
@@ -213,7 +211,6 @@ BAD: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "mixed sizes": (
         lambda p: (paint(p / "a.png"), paint(p / "b.png", size=(4, 6)), folder(p)),
         ("b.png is 3×6×4 and a.png is 3×4×6", "of one size", "set data.image_size")),
-    "deep picture": (deep_picture, ("a.png", "I;16", "8 bits")),
     "too few": (lambda p: (paint(p / "a.png"), folder(p)), ("of the 1 images", "fewer than 2", "give more images")),
     "no such npz": (
         lambda p: datasets.load(DataConfig(dataset="npz", path=p / "no.npz")),
@@ -223,14 +220,14 @@ BAD: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
         ("t.npz", "not an .npz file", "numpy.savez")),
     "npz is npy": (single_array, ("t.npy holds a single array", "need names", "numpy.savez")),
     "npz cut": (cut_npz, ("t.npz", "not an .npz file")),
-    "objects": (lambda p: npz(p, {"images": np.array([{}])}), ("mine.npz", "allow_pickle=False", "without objects")),
+    "objects": (lambda p: npz(p, {"images": np.array([{}])}), ("mine.npz", "holds object", "without objects")),
     "no images": (lambda p: npz(p, {"labels": OK}), ("holds labels", "needs an array `images`")),
     "unknown name": (lambda p: npz(p, {"images": OK, "lables": OK}), ("'lables'", "labels, devices", "rename")),
     "floats": (lambda p: npz(p, {"images": OK / 1.0}), ("`images` of type float64", "uint8", "convert")),
     "two axes": (lambda p: shaped(p, 5, 4), ("shape (5, 4)", "[points, height, width]", "reshape")),
     "no channel axis": (lambda p: shaped(p, 2, 4, 4, 4), ("(2, 4, 4, 4)", "1 or 3")),
     "two channel axes": (lambda p: shaped(p, 2, 3, 4, 3), ("(2, 3, 4, 3)", "either")),
-    "nothing": (lambda p: shaped(p, 0, 5, 4), ("shape (0, 5, 4, 1)", "reshape")),
+    "nothing": (lambda p: shaped(p, 0, 5, 4), ("shape (0, 5, 4)", "reshape")),
     "label number": (lambda p: with_labels(p, np.zeros(9, int)), ("9 `labels` for 10 images", "match")),
     "label type": (lambda p: with_labels(p, np.zeros(10)), ("float64", "whole numbers", "convert")),
     "label shape": (lambda p: with_labels(p, np.zeros((10, 1), int)), ("(10, 1)", "in a row")),
@@ -295,12 +292,31 @@ def test_a_torch_dataset_of_any_kind_of_image() -> None:
 def test_a_torch_dataset_with_labels_and_its_own_test() -> None:
     image = torch.zeros(5, 4)
     train = Listed([(image, 3), (image, torch.tensor(1)), (image, np.int64(0))])
-    dataset = datasets.from_torch(train, Listed([(image, 2)]))
+    dataset = datasets.from_torch(train, Listed([(image, 2), (image, 9_999)]))
     assert dataset.image_shape == (1, 5, 4)
     assert dataset.train_labels is not None
     assert dataset.test_labels is not None
     assert dataset.train_labels.tolist() == [3, 1, 0]
-    assert dataset.test_labels.tolist() == [2]
+    assert dataset.test_labels.tolist() == [2, 9_999]
+
+
+def test_torch_images_may_have_their_channels_last() -> None:
+    image = torch.arange(28 * 27 * 3, dtype=torch.int32).remainder(251).to(torch.uint8).view(28, 27, 3)
+    last = datasets.from_torch(Listed([image] * 10))
+    assert last.image_shape == (3, 28, 27)
+    # row 1, column 2, blue is number 27 * 3 + 2 * 3 + 2 = 89
+    assert last.train_images[0, 2, 1, 2] == 89
+    assert datasets.from_torch(Listed([torch.zeros(28, 27, 1)] * 10)).image_shape == (1, 28, 27)
+    assert datasets.from_torch(Listed([torch.zeros(4, 28, 27)] * 10)).image_shape == (4, 28, 27)
+
+
+def test_torch_pictures_lose_transparency_and_depth_as_files_do() -> None:
+    clear = Image.new("RGBA", (3, 4), (0, 0, 0, 0))
+    deep = Image.fromarray(np.full((4, 6), 514, dtype=np.uint16))
+    assert torch.unique(datasets.from_torch(Listed([clear] * 10)).train_images).tolist() == [255]
+    dataset = datasets.from_torch(Listed([deep] * 10))
+    assert dataset.image_shape == (1, 4, 6)
+    assert torch.unique(dataset.train_images).tolist() == [2]
 
 
 GREY = torch.zeros(1, 4, 4)
@@ -317,6 +333,11 @@ GREY = torch.zeros(1, 4, 4)
         (["cat.png"], "str is not a PIL image or a tensor"),
         ([(GREY, "cat")], "label 'cat' is not a whole number"),
         ([(GREY, 1.5)], "label 1.5 is not a whole number"),
+        ([(GREY, 10**12)], "label 1000000000000 is not a whole number from 0 to 9999: number the labels"),
+        ([(GREY, float("inf"))], "label inf is not a whole number"),
+        ([(GREY, float("nan"))], "label nan is not a whole number"),
+        ([torch.zeros(3, 28, 3)], r"\(3, 28, 3\) may have its channels first or last"),
+        ([Image.new("I", (4, 4))], "item 0: pixels of mode I are neither 8 nor 16 bits .* convert it to 8 bits"),
         ([(GREY, 1), GREY], "1 of 2 items have a label, but all or none must"),
     ],
 )
@@ -326,8 +347,10 @@ def test_bad_torch_items_get_one_line(items: list[Any], complaint: str) -> None:
 
 
 def test_torch_splits_of_two_sizes_are_refused() -> None:
-    with pytest.raises(CfclError, match=r"\(1, 4, 4\) and test images \(1, 4, 5\), but an encoder takes"):
-        datasets.from_torch(Listed([GREY] * 3), Listed([torch.zeros(1, 4, 5)]))
+    with pytest.raises(CfclError, match=r"are 1×4×4 and test images 1×4×5, but an encoder takes images of one shape"):
+        datasets.from_torch(Listed([GREY] * 3), Listed([torch.zeros(1, 4, 5)] * 2))
+    with pytest.raises(CfclError, match=r"mine has 1 test image, but a split needs at least 2: give more, or leave"):
+        datasets.from_torch(Listed([GREY] * 3), Listed([GREY]))
 
 
 def test_a_run_takes_a_dataset_object_without_labels() -> None:

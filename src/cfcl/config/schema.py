@@ -40,8 +40,9 @@ class DataConfig(Section):
     path: Path | None = None
     """Folder of images (`folder`) or .npz file with `images` and, if known, `labels`, `devices`, `test_images`,
     `test_labels` (`npz`)."""
-    layout: Literal["flat", "classes", "devices"] = "flat"
-    """Sub-folders of `path`: none, one per class (for evaluation only), or one per device (dataset `folder`)."""
+    layout: Literal["auto", "flat", "classes", "devices"] = "flat"
+    """Sub-folders of `path`: taken together, one per class (for evaluation only), or one per device (dataset `folder`);
+    `auto`: as their names say."""
     image_size: PositiveCount | None = None
     """Side that images are resized to, antialiased, whatever their aspect (own images); not set: as they are."""
     grey: bool = False
@@ -52,7 +53,7 @@ class DataConfig(Section):
     @model_validator(mode="after")
     def _check_path(self) -> Self:
         own = self.dataset in ("folder", "npz")
-        if own and self.path is None:
+        if own and self.path is None and self.layout != "auto":
             raise ValueError(f"dataset={self.dataset!r} needs the place of your images: set data.path")
         if not own and self.path is not None:
             raise ValueError(
@@ -64,7 +65,8 @@ class DataConfig(Section):
     @model_validator(mode="after")
     def _check_use(self) -> Self:
         own = ("folder", "npz")
-        uses = {"layout": ("folder",), "image_size": own, "grey": own, "test_fraction": ("digits", *own)}
+        folder = own if self.layout == "auto" else ("folder",)
+        uses = {"layout": folder, "image_size": own, "grey": own, "test_fraction": ("digits", *own)}
         for key, users in uses.items():
             value, default = getattr(self, key), type(self).model_fields[key].default
             if value != default and self.dataset not in users:

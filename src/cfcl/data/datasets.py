@@ -21,7 +21,7 @@ def load(config: DataConfig) -> Dataset:
             # Slow to import, and only images of your own need it.
             from cfcl.data import own
 
-            return own.from_folder(config) if config.dataset == "folder" else own.from_npz(config)
+            return own.load(config)
         case _:
             assert_never(config.dataset)
 

@@ -8,8 +8,10 @@ from torch import Tensor
 
 from cfcl.errors import CfclError
 
-MIN_TEST = 2
-"""Fewest test images: two have a distance."""
+MIN_SPLIT = 2
+"""Fewest images of a split: two have a distance."""
+MAX_LABEL = 9_999
+"""Labels are numbered; what counts them takes memory for the largest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +48,10 @@ def divide(
     fraction: float,
 ) -> Dataset:
     """A dataset whose test split is a share of each label, or of each device where there are no labels."""
-    groups = labels if labels is not None else devices
-    test = hold_out(torch.zeros(len(images), dtype=torch.int64) if groups is None else groups, fraction)
-    if int(test.sum()) < MIN_TEST:  # labels too small to give any: a share of the whole
-        test = hold_out(torch.zeros(len(images), dtype=torch.int64), fraction)
-    if int(test.sum()) < MIN_TEST or int((~test).sum()) < MIN_TEST:
+    test = mask_for_test(len(images), labels, devices, fraction)
+    if int(test.sum()) < MIN_SPLIT or int((~test).sum()) < MIN_SPLIT:
         raise CfclError(
-            f"data.test_fraction={fraction:g} of the {len(images)} images of {name} leaves fewer than {MIN_TEST} for "
+            f"data.test_fraction={fraction:g} of the {len(images)} images of {name} leaves fewer than {MIN_SPLIT} for "
             "training or test: change data.test_fraction or give more images"
         )
 
@@ -61,6 +60,41 @@ def divide(
 
     train_labels, test_labels = both(labels)
     return Dataset(name, images[~test], train_labels, images[test], test_labels, both(devices)[0])
+
+
+def joined(
+    name: str,
+    train: tuple[Tensor, Tensor | None],
+    test: tuple[Tensor, Tensor | None],
+    devices: Int[Tensor, " train"] | None = None,
+) -> Dataset:
+    """A dataset of two splits, each images and labels, that were made elsewhere."""
+    for what, (images, _) in (("training", train), ("test", test)):
+        if len(images) < MIN_SPLIT:
+            raise CfclError(
+                f"{name} has {len(images)} {what} image, but a split needs at least {MIN_SPLIT}: give more, or leave "
+                "out the test split, and a share of the training images takes its place"
+            )
+    if train[0].shape[1:] != test[0].shape[1:]:
+        forms = ["×".join(map(str, images.shape[1:])) for images, _ in (train, test)]
+        raise CfclError(
+            f"{name}: training images are {forms[0]} and test images {forms[1]}, but an encoder takes images of one "
+            "shape: resize them, or set data.image_size or data.grey for a file"
+        )
+    return Dataset(name, *train, *test, devices)
+
+
+def mask_for_test(
+    num_points: int,
+    labels: Int[Tensor, " points"] | None,
+    devices: Int[Tensor, " points"] | None,
+    fraction: float,
+) -> Bool[Tensor, " points"]:
+    """Which points are for the test: a share of each label, else of each device, else of all."""
+    whole = torch.zeros(num_points, dtype=torch.int64)
+    mask = hold_out(next((groups for groups in (labels, devices) if groups is not None), whole), fraction)
+    # Where groups are too small to give any: a share of the whole.
+    return mask if int(mask.sum()) >= MIN_SPLIT else hold_out(whole, fraction)
 
 
 def hold_out(groups: Int[Tensor, " points"], fraction: float) -> Bool[Tensor, " points"]:

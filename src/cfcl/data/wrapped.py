@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
-from cfcl.data.splits import Dataset, divide
+from cfcl.data.pictures import fitted, plain
+from cfcl.data.splits import MAX_LABEL, Dataset, divide, joined
 from cfcl.errors import CfclError
 
 
@@ -22,18 +22,13 @@ def from_torch(
 ) -> Dataset:
     """Items that are an image or (image, label): PIL, uint8 tensors or float tensors in 0..1, all of one size.
 
-    Without `test`, a share of each label (of the whole, without labels) becomes the test split.
+    Tensors have their channels first, or last if those are 1 or 3. What is transparent becomes white. Without `test`, a
+    share of each label (of the whole, without labels) becomes the test split.
     """
     images, labels = _gather(train, f"{name}, training split")
     if test is None:
         return divide(name, images, labels, fraction=test_fraction)
-    test_images, test_labels = _gather(test, f"{name}, test split")
-    if images.shape[1:] != test_images.shape[1:]:
-        raise CfclError(
-            f"{name}: training images are {tuple(images.shape[1:])} and test images {tuple(test_images.shape[1:])}, "
-            "but an encoder takes images of one shape: resize them"
-        )
-    return Dataset(name, images, labels, test_images, test_labels)
+    return joined(name, (images, labels), _gather(test, f"{name}, test split"))
 
 
 def _gather(items: "TorchDataset[Any]", what: str) -> tuple[Tensor, Tensor | None]:
@@ -58,12 +53,14 @@ def _item(item: Any, what: str) -> tuple[Tensor, int | None]:
 
 def _image(image: Any, what: str) -> Tensor:
     if isinstance(image, Image.Image):
-        image = torch.from_numpy(np.array(image.convert("L" if image.mode in ("1", "L") else "RGB")))
-        image = image if image.ndim == 2 else image.permute(2, 0, 1)
+        try:
+            return torch.from_numpy(fitted(plain(image), None).copy())
+        except (ValueError, OSError) as error:
+            raise CfclError(f"{what}: {error}: convert it to 8 bits, such as mode L or RGB") from None
     if not isinstance(image, Tensor) or image.ndim not in (2, 3):
         form = f"{tuple(image.shape)}" if isinstance(image, Tensor) else type(image).__name__
         raise CfclError(f"{what}: {form} is not a PIL image or a tensor [channels, height, width]: convert it")
-    pixels: Tensor = image if image.ndim == 3 else image[None]
+    pixels = _channels_first(image, what) if image.ndim == 3 else image[None]
     if pixels.dtype == torch.uint8:
         return pixels
     if not pixels.is_floating_point() or not bool(((pixels >= 0) & (pixels <= 1)).all()):
@@ -71,13 +68,23 @@ def _image(image: Any, what: str) -> Tensor:
     return (pixels * 255).round().to(torch.uint8)
 
 
+def _channels_first(image: Tensor, what: str) -> Tensor:
+    """[channels, height, width], also from [height, width, channels] with 1 or 3 channels."""
+    first, last = (image.shape[axis] in (1, 3) for axis in (0, 2))
+    if first and last:
+        raise CfclError(
+            f"{what}: {tuple(image.shape)} may have its channels first or last: give images larger than 3 pixels"
+        )
+    return image.permute(2, 0, 1) if last else image
+
+
 def _label(label: Any, what: str) -> int:
     try:
         number = int(label)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         number = -1
-    if number < 0 or number != label:
-        raise CfclError(f"{what}: label {label!r} is not a whole number of 0 or more: number the labels")
+    if not 0 <= number <= MAX_LABEL or number != label:
+        raise CfclError(f"{what}: label {label!r} is not a whole number from 0 to {MAX_LABEL}: number the labels")
     return number
 
 
