@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from cfcl.config import Config as Config
-    from cfcl.config import load as load_config
+    from cfcl.data.fit import load as load_config
     from cfcl.errors import CfclError as CfclError
     from cfcl.models import load_encoder as load_encoder
     from cfcl.runs.folders import load as load_run
@@ -24,7 +24,7 @@ _HOMES = {
     "CfclError": ("cfcl.errors", "CfclError"),
     "Config": ("cfcl.config", "Config"),
     "Result": ("cfcl.runs.suites", "Result"),
-    "load_config": ("cfcl.config", "load"),
+    "load_config": ("cfcl.data.fit", "load"),
     "load_encoder": ("cfcl.models", "load_encoder"),
     "load_run": ("cfcl.runs.folders", "load"),
     "run": ("cfcl.runs.suites", "simulate"),

@@ -11,6 +11,7 @@ import typer
 from cfcl import __version__, cli_data, cli_study, config, records
 from cfcl.cli_data import DataDir, overrides_with
 from cfcl.cli_study import parse_seeds
+from cfcl.data import fit
 from cfcl.errors import CfclError
 from cfcl.terminal import complaints, console, note, user_errors
 
@@ -208,7 +209,7 @@ def main() -> None:
 def _load(spec: str, overrides: list[str] | None) -> config.Config:
     if spec == "-":
         return config.parse(sys.stdin.read(), overrides or (), source="standard input")
-    return config.load(spec, overrides or ())
+    return fit.load(spec, overrides or ())
 
 
 def _tell(spec: str, wanted: config.Config, changes: list[str], runs: list[config.Config]) -> None:

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 
 from cfcl import config
+from cfcl.data import fit
 from cfcl.errors import CfclError
 from cfcl.terminal import console, user_errors
 
@@ -61,7 +62,9 @@ def list_sets(data_dir: DataDir = None) -> None:
         for name, folder in folders.items():
             if folder is not None:
                 console.print(f"{name} is in {folder}", soft_wrap=True, highlight=False)
-        console.print("`cfcl data fetch NAME` gets one; data.dataset = 'folder' or 'npz' takes images of your own.")
+        console.print(
+            "`cfcl data fetch NAME` gets one; `cfcl run own --set data.path=FOLDER` takes images of your own."
+        )
 
 
 @app.command()
@@ -132,7 +135,7 @@ def _data_config(spec: str, overrides: list[str]) -> config.DataConfig:
     names = get_args(config.DataConfig.model_fields["dataset"].annotation)
     if spec in names:
         return config.parse(f'[data]\ndataset = "{spec}"\n', overrides, source=spec).data
-    return config.load(spec, overrides).data
+    return fit.load(spec, overrides).data
 
 
 def _download_bar() -> Progress:

@@ -120,13 +120,16 @@ USES = (
 
 def given(spec: str, wanted: Config, overrides: Iterable[str] = ()) -> list[str]:
     """What the user set: every override, and in a file what differs from the preset of its name or the defaults."""
+    chosen = [item.partition("=")[0].strip() for item in overrides]
     known = presets()
-    base = load(spec) if spec in known else load(wanted.name) if wanted.name in known else Config()
-    before = {(section, key): value for section, key, value, _ in fields(base)}
-    changed = [
-        f"{section}.{key}".lstrip(".") for section, key, value, _ in fields(wanted) if before[section, key] != value
-    ]
-    return list(dict.fromkeys([*(item.partition("=")[0].strip() for item in overrides), *changed]))
+    if spec not in known:
+        base = load(wanted.name) if wanted.name in known else Config()
+        before = {(section, key): value for section, key, value, _ in fields(base)}
+        pairs = (
+            (f"{section}.{key}".lstrip("."), before[section, key] != value) for section, key, value, _ in fields(wanted)
+        )
+        chosen += [setting for setting, changed in pairs if changed]
+    return list(dict.fromkeys(chosen))
 
 
 def notes(settings: Iterable[str], runs: Sequence[Config]) -> list[str]:

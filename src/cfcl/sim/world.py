@@ -9,7 +9,7 @@ from torch import nn
 
 from cfcl import objectives, rng, schedule, topology
 from cfcl.config import Config
-from cfcl.data import datasets, partition
+from cfcl.data import datasets, fit, partition
 from cfcl.data.datasets import Dataset
 from cfcl.device import Lacks, Setting
 from cfcl.errors import CfclError
@@ -74,7 +74,9 @@ def build(
     """
     where = _torch_device(torch_device)
     policy = policies.find(config.exchange.method)
-    dataset = datasets.load(config.data) if dataset is None else dataset
+    if dataset is None:
+        fit.check(config)
+        dataset = datasets.load(config.data)
     parts = partition.split(
         config.partition,
         dataset.train_labels,
