@@ -63,7 +63,9 @@ def list_sets(data_dir: DataDir = None) -> None:
         for name, folder in folders.items():
             if folder is not None:
                 console.print(f"{name} is in {folder}", soft_wrap=True)
-        console.print("`cfcl data fetch NAME` gets one; data.dataset = 'folder' or 'npz' takes images of your own.")
+        console.print(
+            "`cfcl data fetch NAME` gets one; `cfcl run own --set data.path=FOLDER` takes images of your own."
+        )
 
 
 @app.command()

@@ -106,6 +106,14 @@ def test_what_is_fitted_holds_for_every_seed(
         forecast._checked(configs.override(config, [f"seed={seed}"]), "cpu")
 
 
+def test_no_class_is_left_out(tmp_path: Path) -> None:
+    config = fitted(paint(tmp_path, grouped(200, *(f"class{i:02}" for i in range(40)))))
+    assert (config.partition.num_devices, config.partition.labels_per_device) == (10, 4)  # three would hold 30 of 40
+    labels = forecast._checked(config, "cpu").setup().labels
+    assert labels is not None
+    assert set().union(*labels) == set(range(40))
+
+
 @pytest.mark.parametrize("number", [4, 5, 6, 7, 10, 33])
 @pytest.mark.parametrize("folders", [(), ("a", "b", "c"), ("dev1", "dev2")])
 def test_few_images_are_enough(tmp_path: Path, number: int, folders: tuple[str, ...]) -> None:
@@ -142,7 +150,7 @@ def test_commands_tell_what_they_took(tmp_path: Path, monkeypatch: pytest.Monkey
     told = result.stderr
     assert "note: fitted to photos; --set changes any of it:\n" in told
     assert "data.layout=classes" in told
-    assert "2 sub-folders (cat, dog), not called like devices; if they are devices, set data.layout=devices\n" in told
+    assert "2 sub-folders (cat, dog), not called like devices; data.layout=devices takes them as devices, flat " in told
     assert "left out of photos, for they are no images by name or place: cat/readme.txt\n" in told
     assert "no effect" not in told
     assert "photos, cfcl-explicit, seed 0" in result.stdout

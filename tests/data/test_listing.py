@@ -57,7 +57,8 @@ def test_files_are_in_order_and_at_any_depth(tmp_path: Path) -> None:
 
 
 def test_all_that_is_left_out_is_told_in_one_line(tmp_path: Path) -> None:
-    put(tmp_path, "a/1.png", "b/1.png", "c/x.txt", "a/clip.mov", "b/deep/notes.md", "cover.png")
+    put(tmp_path, "a/1.png", "b/1.png", "d/x.txt", "a/clip.mov", "b/deep/notes.md", "cover.png")
+    (tmp_path / "c").mkdir()
     found = listing.find(tmp_path, "auto")
     assert found.names == ("a", "b")
     assert found.notes == (

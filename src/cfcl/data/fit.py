@@ -133,8 +133,8 @@ def _data(values: Values, seen: "Survey", free: bool) -> Iterator[Change]:
     some = f"{len(seen.names)} sub-folders ({', '.join(seen.names[:3])}{', ...' if len(seen.names) > 3 else ''})"
     why = {
         "flat": "the file has no sub-folders" if kind == "npz" else "no two sub-folders with images to tell apart",
-        "classes": f"{some}, not called like devices; if they are devices, set data.layout=devices",
-        "devices": f"{some}, called like devices; if they are classes, set data.layout=classes",
+        "classes": f"{some}, not called like devices; data.layout=devices takes them as devices, flat together",
+        "devices": f"{some}, called like devices; data.layout=classes takes them as classes, flat together",
     }
     yield Change("data.layout", seen.layout, why[seen.layout])
 

@@ -49,14 +49,14 @@ def _found(root: Path, layout: Layout | Literal["auto"]) -> Listing:
     groups: dict[str, list[Path]] = {}
     for folder in sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")):
         groups[folder.name], more = _sorted_out(_below(folder))
-        odd += more
+        odd += more or ([] if groups[folder.name] else [folder])
     held = {name: files for name, files in groups.items() if files}
     inside = [path for files in held.values() for path in files]
     if layout == "auto":
         layout = _layout(list(held), len(beside), len(inside))
     if layout == "flat":
         return _flat(root, [*beside, *inside], odd, len(held))
-    return _grouped(root, layout, held, [*odd, *beside, *(root / name for name in groups if name not in held)])
+    return _grouped(root, layout, held, [*odd, *beside])
 
 
 def _layout(names: list[str], num_beside: int, num_inside: int) -> Layout:

@@ -77,8 +77,6 @@ def _parts(content: memoryview) -> Iterator[tuple[int, memoryview]]:
         else:
             (size,) = struct.unpack("<I", content[4:8])
             start, end = 8, 8 + -(-size // 8) * 8
-        if start + size > len(content):
-            raise ValueError(f"{len(content) - start:,} bytes are left where {size:,} are promised")
         yield kind, content[start : start + size]
         content = content[end:]
     raise ValueError("a part of an array is missing")
