@@ -20,7 +20,7 @@ from cfcl.exchange import policies
 from cfcl.models import TrainedEncoder
 from cfcl.records import Environment, Evaluation, LinkCost, Record, Timings
 from cfcl.runs import folders
-from cfcl.sim import engines
+from cfcl.sim import engines, given
 from cfcl.sim.engines import Engine
 from cfcl.sim.simulation import Simulation
 
@@ -81,6 +81,16 @@ def simulate(
     `module` that turns images into embeddings takes that of `config.model.encoder`, with the weights it has. `trace`
     is a file for every message of every step, one line each.
     """
+    given.check(
+        config=config,
+        dataset=dataset,
+        module=module,
+        out=out,
+        device=device,
+        workers=workers,
+        engine=engine,
+        trace=trace,
+    )
     with (
         _tracing(trace) as tracer,
         engines.start(
