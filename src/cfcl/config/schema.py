@@ -173,7 +173,7 @@ class ModelConfig(Section):
 class TrainConfig(Section):
     """Local training."""
 
-    steps: Annotated[int, Field(ge=1, le=10**7)] = 1000
+    steps: Annotated[int, Field(ge=1, le=10**6)] = 1000
     """T: updates of every device."""
     batch_size: Annotated[int, Field(ge=1, le=10**5)] = 32
     """Triplets per update."""
