@@ -334,9 +334,7 @@ def test_impossible_workers_are_refused() -> None:
     refusal(r"2 workers cannot share objects of this process", workers=2, module=SmallCnn((1, 8, 8), 16))
 
 
-def test_wishes_that_are_none_are_refused() -> None:
-    refusal(r"workers=0 is below 1, but somebody has to do the work", workers=0)
-    refusal(r"workers=-2 is below 1", workers=-2, engine="loop")
+def test_devices_that_are_none_are_refused() -> None:
     refusal(r"device 'meta' cannot be used: .*; choose cpu, or a device this torch has", device="meta")
     refusal(r"device 'gpu' cannot be used: .*; choose cpu, or a device this torch has", device="gpu")
 
