@@ -94,7 +94,7 @@ BAD_VALUES: list[tuple[str, str]] = [
     ("train.margin=1e400", r"train\.margin=inf is not allowed: it should be a finite number"),
     ("train.margin=nan", r"train\.margin=nan is not allowed: it should be a finite number"),
     ("train.margin=1e13", "it should be less than or equal to 1000000000000"),
-    ("cost.d2d_mbps=1e-13", "it should be greater than or equal to 0.000000000001"),
+    ("cost.d2d_mbps=1e-13", r"cost\.d2d_mbps: 1e-13 is so near to 0 that .*: give 1e-12 or more"),
     ("model.embedding_dim=1000000000", "it should be less than or equal to 100000"),
     ("partition.num_devices=1000000000", "it should be less than or equal to 1000000"),
     ("exchange.num_candidates=10000000000", "it should be less than or equal to 1000000000"),
