@@ -7,10 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from cfcl.config import Config
-from cfcl.data.splits import MIN_TEST, Dataset
+from cfcl.data.splits import MAX_LABEL, MIN_SPLIT, Dataset
 from cfcl.errors import CfclError
 
-MOST_LABELS = 100_000
 NOTHING = type(None)
 TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "config": ((Config,), "a config, such as cfcl.load_config('digits')"),
@@ -46,10 +45,10 @@ def check_dataset(dataset: Dataset) -> None:
     remedy = "make the dataset by cfcl.data.datasets.from_torch"
     for split in ("train", "test"):
         images = getattr(dataset, f"{split}_images")
-        fits = _is(images, torch.uint8, 4) and len(images) >= MIN_TEST and images[0].numel() > 0
+        fits = _is(images, torch.uint8, 4) and len(images) >= MIN_SPLIT and images[0].numel() > 0
         if not fits or images.shape[1:] != dataset.train_images.shape[1:]:
             raise CfclError(
-                f"dataset.{split}_images is not a tensor of uint8 [images, channels, height, width] of {MIN_TEST} "
+                f"dataset.{split}_images is not a tensor of uint8 [images, channels, height, width] of {MIN_SPLIT} "
                 f"images or more, all of one shape: {remedy}"
             )
     for name, images in (
@@ -61,12 +60,12 @@ def check_dataset(dataset: Dataset) -> None:
         if found is not None and not (_is(found, torch.int64, 1) and len(found) == len(images) and _are_labels(found)):
             raise CfclError(
                 f"dataset.{name} is neither None nor a tensor of {len(images)} whole numbers (int64) from 0 to "
-                f"{MOST_LABELS}: {remedy}"
+                f"{MAX_LABEL}: {remedy}"
             )
 
 
 def _are_labels(found: Tensor) -> bool:
-    return bool(((found >= 0) & (found <= MOST_LABELS)).all())
+    return bool(((found >= 0) & (found <= MAX_LABEL)).all())
 
 
 def _is(value: Any, dtype: torch.dtype, dimensions: int) -> bool:
