@@ -13,7 +13,6 @@ from cfcl.cli_data import DataDir, overrides_with
 from cfcl.cli_runs import RUNS, AsJson, Device, Engine, Trace, Workers
 from cfcl.cli_study import parse_seeds
 from cfcl.cli_usage import Commands
-from cfcl.data import fit
 from cfcl.errors import CfclError
 from cfcl.terminal import complaints, console, note, user_errors
 
@@ -139,10 +138,10 @@ def compare(
             console.print(dry.common_table(forecasts[0]), dry.compare_table(forecasts, at_once=workers))
             return
         folder = out / suites.comparison_name(base)
+        for item in suites.lacking(plan, folder):
+            engines.check(item, device)  # refuses an impossible run before any folder exists
         with shelf.opened(folder):
             todo = suites.lacking(plan, folder)
-            for item in todo:
-                engines.check(item, device)  # refuses an impossible run before any has begun
             if len(todo) < len(plan):
                 note(f"{len(plan) - len(todo)} of {len(plan)} runs are finished in {str(folder)!r} and not repeated")
             with progress.CompareProgress(console, todo) as bars:
@@ -185,6 +184,8 @@ def main() -> None:
 def _load(spec: str, overrides: list[str] | None) -> config.Config:
     if spec == "-":
         return config.parse(config.read_input(), overrides or (), source="standard input")
+    from cfcl.data import fit  # which a report need not wait for
+
     return fit.load(spec, overrides or ())
 
 

@@ -9,7 +9,6 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColu
 from rich.table import Table
 
 from cfcl import config
-from cfcl.data import fit
 from cfcl.errors import CfclError
 from cfcl.shown import Words
 from cfcl.terminal import console, user_errors
@@ -134,6 +133,8 @@ def _data_config(spec: str, overrides: list[str]) -> config.DataConfig:
     names = get_args(config.DataConfig.model_fields["dataset"].annotation)
     if spec in names:
         return config.parse(f'[data]\ndataset = "{spec}"\n', overrides, source=spec).data
+    from cfcl.data import fit  # which a report need not wait for
+
     return fit.load(spec, overrides).data
 
 

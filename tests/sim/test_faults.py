@@ -87,9 +87,9 @@ def test_a_spoilt_message_counts_as_lost() -> None:
 def test_without_faults_the_run_ends_with_the_reason() -> None:
     simulation = Simulation(small())
     state = simulation.run.hosts[0].devices[1]
-    broken = replace(state, weights=state.weights._replace(params=state.weights.params * float("nan")))
-    simulation.run.hosts[0].devices[1] = broken
+    simulation.run.hosts[0].devices[1] = replace(state, extras={"more": torch.zeros(1)})
     with pytest.raises(
-        Refused, match=r"step 4: LocalModel from device 1 to the server: params is not finite \(the sender"
+        Refused,
+        match=r"step 4: LocalModel from device 1 to the server: its extra state is \['more'\], not \[\] \(the s",
     ):
         list(simulation.rows())

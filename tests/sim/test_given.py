@@ -9,7 +9,6 @@ from torch import nn
 import cfcl
 from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
-from cfcl.models import Encoder, Weights
 from tests.conftest import small
 
 IMAGES, LABELS = torch.zeros(40, 1, 8, 8, dtype=torch.uint8), torch.arange(40) % 4
@@ -61,16 +60,5 @@ def test_what_is_not_what_its_name_says_is_refused(arguments: dict[str, Any], co
 
 @pytest.mark.parametrize("mode", ["explicit", "implicit"])
 def test_training_that_diverges_ends_in_one_line(mode: str) -> None:
-    with pytest.raises(
-        CfclError, match=r"the loss of device . is nan at step 1: training has diverged; lower train\.l"
-    ):
+    with pytest.raises(CfclError, match=r"the loss is not finite at step 1 on device \d: lower train\.learning_rate"):
         cfcl.run(small("train.learning_rate=1e12", f"exchange.mode={mode}"), workers=1)
-
-
-def test_an_embedding_that_is_no_number_is_refused() -> None:
-    encoder = Encoder(small().model, (1, 8, 8), seed=0)
-    weights = Weights(encoder.initial.params * float("nan"), encoder.initial.buffers)
-    with pytest.raises(
-        CfclError, match=r"an embedding is not finite: training has diverged, .*; lower train\.learning_r"
-    ):
-        encoder.embed(weights, IMAGES)

@@ -185,7 +185,7 @@ class TrainConfig(Section):
     """Triplets per update."""
     optimiser: Literal["adam", "sgd"] = "adam"
     """The local update, Eq. (4): with Adam's preconditioner, or plain."""
-    learning_rate: Positive = 1e-3
+    learning_rate: Annotated[float, Field(gt=0, le=LARGEST)] = 1e-3
     """Step size alpha."""
     margin: Positive = 0.5
     """m of the triplet loss, Eq. (1)."""

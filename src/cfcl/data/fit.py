@@ -48,8 +48,8 @@ def load(spec: str | Path, overrides: Iterable[str] = ()) -> Config:
         return config
     found, changes = fit(config)
     width = max((len(str(change)) for change in changes), default=0)
-    lines = [f"  {change!s:<{width}}  {change.why}" for change in changes]
-    note("\n".join([f"fitted to {config.data.path}; --set changes any of it:", *lines]))
+    lines = [f"{change!s:<{width}}  {change.why}" for change in changes]
+    note(f"fitted to {config.data.path}; --set changes any of it:", *lines)
     return found
 
 

@@ -112,7 +112,7 @@ def _network(config: Config, shape: tuple[int, int, int], module: nn.Module | No
         if not list(layer.children()):
             layer.register_forward_hook(count)
     with torch.no_grad():
-        network(torch.zeros(1, *shape, device="meta"))
+        network(torch.zeros(1, *shape, dtype=torch.float32, device="meta"))
     return sum(parameter.numel() for parameter in network.parameters()), sum(outputs)
 
 
