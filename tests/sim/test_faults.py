@@ -90,6 +90,6 @@ def test_without_faults_the_run_ends_with_the_reason() -> None:
     simulation.run.hosts[0].devices[1] = replace(state, extras={"more": torch.zeros(1)})
     with pytest.raises(
         Refused,
-        match=r"step 4: LocalModel from device 1 to the server: its extra state is \['more'\], not \[\] \(the s",
+        match=r"step 4: LocalModel from device 1 to the server: its extra state is \['more'\], not \[\]",
     ):
         list(simulation.rows())
