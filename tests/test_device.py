@@ -439,6 +439,54 @@ def test_a_batch_without_an_open_triplet_moves_nothing() -> None:
     assert moved.updates == 1
 
 
+def shown(setting: Setting, transmitter: DeviceState) -> policies.Pull:
+    """What the policy sees when device 0 asks."""
+    seen: list[policies.Pull] = []
+
+    def choose(pull: policies.Pull) -> policies.Choice:
+        seen.append(pull)
+        return policies.choose_uniform(pull)
+
+    watched = replace(setting, policy=replace(setting.policy, choose=choose))
+    answer(watched, prepare(watched, transmitter, 3), [PullRequest(0, 1, 3, 2)], 3)
+    return seen[0]
+
+
+def test_the_oracle_alone_is_told_which_labels_are_lacking() -> None:
+    setting, _, transmitter = pair("exchange.method=oracle", "exchange.num_candidates=20")
+    told = replace(setting, lacks=lambda sender, positions, receiver: positions == 10 * sender + receiver)
+    lacked = shown(told, transmitter).candidates.lacked
+    assert lacked is not None
+    assert lacked.sum() == 1  # the point at 10 of transmitter 1, for receiver 0
+    assert shown(*pair()[::2]).candidates.lacked is None
+
+
+def test_numbers_of_a_reserve_reach_the_policy() -> None:
+    setting, _, transmitter = pair()
+    assert shown(setting, transmitter).reserve.numbers is None
+    reserve = transmitter.reserves[0]
+    assert isinstance(reserve, DataReserve)
+    numbered = device.store(transmitter, replace(reserve, numbers=torch.tensor([1.0, 2.0, 4.0])))
+    found = shown(setting, numbered).reserve.numbers
+    assert found is not None
+    assert found.tolist() == [[1.0, 2.0, 4.0]]
+
+
+def test_reasons_are_given_on_request() -> None:
+    for explain in (False, True):
+        setting, _, transmitter = pair(f"records.explain={str(explain).lower()}")
+        (reply,) = answer(setting, prepare(setting, transmitter, 3), [PullRequest(0, 1, 3, 2)], 3)
+        assert reply.reasons.count('"index"') == (2 if explain else 0)
+
+
+def test_bulk_offers_all_points_in_order() -> None:
+    setting, _, transmitter = pair("exchange.method=bulk")
+    assert shown(setting, transmitter).candidates.embeddings.shape[1] == 20
+    candidates = prepare(setting, transmitter, 0).candidates
+    assert candidates is not None
+    assert candidates.positions.tolist() == list(range(20))
+
+
 @pytest.mark.parametrize(("active", "expected"), [(1.0, False), (0.5, False), (0.49, True)])
 def test_open_triplets_go_alone_where_fewer_than_half_were_open(
     active: float, expected: bool, monkeypatch: pytest.MonkeyPatch

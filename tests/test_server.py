@@ -23,6 +23,10 @@ def test_models_and_running_statistics_are_averaged_by_weight() -> None:
     torch.testing.assert_close(found.buffers, torch.tensor([17.5]))
 
 
+def test_one_model_is_its_own_average() -> None:
+    assert server.aggregate([model(2, 4.0, 10.0)]).params.tolist() == [4.0, -4.0]
+
+
 @pytest.mark.parametrize("arrival", list(permutations(range(3))))
 def test_models_are_summed_in_the_order_of_devices_whatever_that_of_arrival(arrival: tuple[int, ...]) -> None:
     values = [1e30, -1e30, 3.0]

@@ -85,6 +85,13 @@ def test_candidates_differ_by_device(tmp_path: Path) -> None:
     assert [len(state.candidates.positions) for state in found if state.candidates is not None] == [9, 12, 8, 8]
 
 
+def test_one_candidate_is_enough_for_one_item(tmp_path: Path) -> None:
+    file = tmp_path / "candidates.csv"
+    file.write_text("device,num_candidates\n1,1\n")
+    alone = small(f"exchange.candidates_file={file}", "exchange.num_clusters=1", "exchange.num_pulled=1")
+    assert world.build(alone).setting.budgets.candidates(1) == 1
+
+
 def test_a_budget_is_checked_against_the_transmitters_own_candidates(tmp_path: Path) -> None:
     candidates, budgets = tmp_path / "candidates.csv", tmp_path / "budgets.csv"
     candidates.write_text("device,num_candidates\n1,12\n")

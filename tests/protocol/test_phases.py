@@ -9,10 +9,11 @@ import torch
 from cfcl import device
 from cfcl.config import CostConfig
 from cfcl.device import StepReport
+from cfcl.exchange.cost import Ledger
 from cfcl.exchange.messages import SERVER, DataItems, LocalModel, Message, ModelBlock
 from cfcl.protocol import phases
 from cfcl.protocol.link import Direct
-from cfcl.protocol.parties import Parties, apart, start_server, together
+from cfcl.protocol.parties import Parties, Run, apart, start_server, together
 from cfcl.protocol.phases import Broadcast, Deliver, Fold, Push, Regroup, Request, Update, Upload
 from cfcl.protocol.steps import Round, play, rounds
 from cfcl.sim import world
@@ -128,6 +129,8 @@ def test_hosts_apart_are_the_server_and_each_device() -> None:
     assert hosts[0].server is not None
     assert hosts[0].server.serves == (0, 1, 2, 3)
     assert [type(message) for message in Upload().send(hosts[1], 4).messages] == [LocalModel]
+    run = Run(0, [hosts[3], hosts[0], hosts[1]], Ledger(CostConfig(), 1))
+    assert list(run.devices) == [0, 2]
 
 
 def names(parties: Parties, step: int) -> list[tuple[str, list[str]]]:

@@ -91,5 +91,6 @@ def test_without_faults_the_run_ends_with_the_reason() -> None:
     with pytest.raises(
         Refused,
         match=r"step 4: LocalModel from device 1 to the server: its extra state is \['more'\], not \[\]",
-    ):
+    ) as ended:
         list(simulation.rows())
+    assert ended.value.exit_code == 1
