@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test integration lint mutants bench bench-flower results clean
+.PHONY: demo test integration lint mutants rubbish bench bench-flower results clean
 
 demo: $(STAMP)  ## compare four methods on the offline default data, with a table, plots and an HTML report
 	$(BIN)/cfcl compare digits
@@ -22,6 +22,9 @@ lint: $(STAMP)
 
 mutants: $(STAMP)  ## change the source in 300 small ways and see which no test notices; goes on where it was stopped
 	$(BIN)/python benchmarks/mutants.py
+
+rubbish: $(STAMP)  ## give 10,000 spoilt inputs to everything that reads, and 500 odd command lines: half an hour
+	$(BIN)/python benchmarks/rubbish.py
 
 bench: $(STAMP)  ## measure, as ratios of things run side by side; leave the machine alone for 40 minutes
 	$(BIN)/python benchmarks/step.py

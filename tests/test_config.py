@@ -69,6 +69,13 @@ def test_a_method_word_changes_method_and_mode_only(word: str, method: str, mode
     assert found.train == base.train
 
 
+def test_a_method_that_moves_nothing_has_no_mode() -> None:
+    with pytest.raises(
+        CfclError, match="method 'fedavg-explicit' has a mode, but fedavg moves nothing"
+    ):
+        config.with_method(config.load("digits"), "fedavg-explicit")
+
+
 def test_a_complaint_counts_the_others() -> None:
     with pytest.raises(CfclError, match=r"train\.steps=0 .* \(and 1 more\)"):
         config.build({"train": {"steps": 0, "batch_size": 0}})

@@ -16,13 +16,12 @@ UsageError: Any = typer.BadParameter.__base__
 class Commands(TyperGroup):
     """The commands, without boxes of several lines around what is wrong with their options."""
 
-    def main(self, *args: Any, standalone_mode: bool = True, **options: Any) -> Any:
+    def main(self, *args: Any, **options: Any) -> Any:
         """Run a command and exit with its code; as a part of another program, return."""
-        options["standalone_mode"] = False
-        if not standalone_mode:
+        if not options.get("standalone_mode", True):
             return super().main(*args, **options)
         try:
-            sys.exit(super().main(*args, **options))
+            sys.exit(super().main(*args, **{**options, "standalone_mode": False}))
         except UsageError as error:
             if type(error).__name__ != "NoArgsIsHelpError":  # which has shown the help by now
                 complaints.print(f"error: {self._told(error)}")

@@ -29,6 +29,8 @@ def with_method(config: Config, word: str) -> Config:
     `centralised` puts all points on one device.
     """
     method = methods.parse(word)
+    if method.policy in methods.ALONE and method.mode:
+        raise CfclError(f"method {word!r:.60} has a mode, but {method.policy} moves nothing: write {method.policy!r}")
     if method.policy == "centralised":
         alone = ["partition.kind=iid", "partition.num_devices=1", "graph.kind=complete", "aggregation.num_devices=none"]
         config = override(config, alone)
