@@ -16,7 +16,7 @@ import torch
 
 from cfcl import config
 from cfcl.records import Evaluation, Update
-from cfcl.sim import engines
+from cfcl.sim import allocator, engines
 from cfcl.sim import simulation as simulations
 from cfcl.sim.group import Group
 
@@ -47,6 +47,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.default_threads:
         vars(simulations)["single_thread"] = nullcontext
+    allocator.keep_memory()  # as the command does
     wanted = config.load(options.preset, options.overrides)
     waited = time_collectives()
     last: dict[str, Any] = {}

@@ -70,9 +70,7 @@ def test_a_method_word_changes_method_and_mode_only(word: str, method: str, mode
 
 
 def test_a_method_that_moves_nothing_has_no_mode() -> None:
-    with pytest.raises(
-        CfclError, match="method 'fedavg-explicit' has a mode, but fedavg moves nothing"
-    ):
+    with pytest.raises(CfclError, match="method 'fedavg-explicit' has a mode, but fedavg moves nothing"):
         config.with_method(config.load("digits"), "fedavg-explicit")
 
 

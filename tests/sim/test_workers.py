@@ -84,7 +84,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, *deeds: str) -> None:
     def start(order: dict[str, Any], folder: Path) -> Any:
         complaints = (folder / f"worker-{order['rank']}").open("w+")
         command = [sys.executable, "-I", "-S", "-c", f"import os, sys, time\n{deeds[order['rank'] - 1]}"]
-        return workers._Worker(subprocess.Popen(command, cwd=folder, stderr=complaints, text=True), complaints)
+        return workers._Worker(subprocess.Popen(command, cwd=folder, stderr=complaints), complaints)
 
     monkeypatch.setattr(workers, "_start", start)
 
@@ -109,7 +109,7 @@ def test_workers_that_are_there_but_do_not_connect_are_given_up(monkeypatch: pyt
 
 
 def test_the_worker_that_died_first_is_named_and_not_those_it_took_along(monkeypatch: pytest.MonkeyPatch) -> None:
-    bereaved = f"sys.exit({workers.BEREAVED})"
+    bereaved = "time.sleep(60)"
     stand_in(monkeypatch, bereaved, "print('a warning', file=sys.stderr, flush=True); os.kill(os.getpid(), 15)")
     assert lost(3).startswith("worker 2 (devices 2 to 3) was ended by signal 15 (SIGTERM) before its first update: run")
     stand_in(monkeypatch, bereaved, "time.sleep(0.3); sys.exit('no space left')")
@@ -141,6 +141,14 @@ def listening(pid: int) -> set[str]:
 
 
 sees_processes = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see processes")
+
+
+@sees_processes
+def test_a_connection_closes_with_its_context_whoever_holds_its_group(tmp_path: Path) -> None:
+    with group.met(Group(), tmp_path / "meeting") as met:
+        assert listening(os.getpid()) == {"0100007F"}
+    assert met.handle() is None
+    assert listening(os.getpid()) == set()
 
 
 @dataclass(frozen=True)
@@ -254,11 +262,13 @@ def test_no_process_outlives_its_leader(moment: str, blow: signal.Signals, code:
         "--out",
         str(tmp_path),
     ]
-    leader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    (tmp_path / "temporary").mkdir()
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
+    leader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     assert leader.stdout is not None
     if moment == "training":
         assert next(line for line in leader.stdout if '"train"' in line)
-    while not (workers := children(leader.pid)):
+    while not list(tmp_path.glob("temporary/cfcl-*/worker-1")) or not (workers := children(leader.pid)):
         time.sleep(0.01)
     assert len(workers) == 1
     leader.send_signal(blow)
@@ -268,6 +278,7 @@ def test_no_process_outlives_its_leader(moment: str, blow: signal.Signals, code:
     while any(map(is_running, workers)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not any(map(is_running, workers))
+    assert list(tmp_path.glob("temporary/cfcl-*")) == []
 
 
 def test_torchrun_starts_the_same_simulation(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,8 +27,6 @@ PATIENCE = 10.0
 """Seconds a worker has to end by itself."""
 LAST_WORDS = 5.0
 """Seconds within which a worker that broke the connection will have ended."""
-BEREAVED = 3
-"""Exit code of a worker that ended because another process had."""
 
 Board = NDArray[np.int64]
 """[workers, 2]: the device and the step each worker is at, shared by all of them."""
@@ -35,7 +34,7 @@ Board = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class _Worker:
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[bytes]
     complaints: IO[str]
 
 
@@ -102,18 +101,18 @@ def serve(order: dict[str, Any]) -> None:
                 pass
 
 
-def end_with(parent: int, folder: Path | None = None) -> None:
+def end_with(parent: int, rubbish: str | None = None) -> None:
     """End this process as soon as `parent` is gone, however that ended and whoever else holds its pipes.
 
-    Its temporary `folder`, which it may not have removed, goes too.
+    The folder `rubbish` goes with it: who is killed cannot remove it.
     """
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.2)
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-        os._exit(BEREAVED)
+        if rubbish is not None:
+            shutil.rmtree(rubbish, ignore_errors=True)
+        os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
 
@@ -127,24 +126,23 @@ def _board(folder: Path, size: int, mode: Any) -> Board:
 
 
 def _start(order: dict[str, Any], folder: Path) -> _Worker:
+    orders = folder / f"order-{order['rank']}"
+    orders.write_text(json.dumps(order), encoding="utf-8")
     # Complaints go to a file: a pipe that nobody reads could fill up and block the worker.
     complaints = (folder / f"worker-{order['rank']}").open("w+", encoding="utf-8", errors="replace")
     try:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "cfcl.sim.workers"],  # -P: the current folder is no place for modules
-            stdin=subprocess.PIPE,
+            # -P: the current folder is no place for modules
+            [sys.executable, "-P", "-m", "cfcl.sim.workers", str(orders)],
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=complaints,
-            text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             start_new_session=True,  # an interruption is the leader's to handle
         )
     except OSError as error:
         complaints.close()
         raise CfclError(f"worker {order['rank']} cannot be started: {error.strerror}; use fewer --workers") from None
-    assert process.stdin is not None
-    with suppress(BrokenPipeError), process.stdin:  # one that has ended already is found soon
-        process.stdin.write(json.dumps(order))
     return _Worker(process, complaints)
 
 
@@ -160,11 +158,11 @@ def _dismiss(workers: list[_Worker]) -> None:
 
 
 def _explained(error: Exception, workers: list[_Worker], board: Board, config: Config) -> Exception:
-    """The end of the worker that took the others with it; what it refused, if it did."""
+    """How the worker ended that others, and this process, now miss; what it refused, if it did."""
     deadline = time.monotonic() + LAST_WORDS
     while time.monotonic() < deadline:
         for rank, worker in enumerate(workers, start=1):
-            if worker.process.poll() not in (None, 0, BEREAVED):
+            if worker.process.poll() not in (None, 0):
                 return _obituary(rank, worker, board, config)
         time.sleep(0.02)
     return WorkerLost(f"the workers are out of reach ({str(error).splitlines()[0]:.200}): run again")
@@ -187,13 +185,13 @@ def _obituary(rank: int, worker: _Worker, board: Board, config: Config) -> CfclE
 
 
 def main() -> None:
-    """Entry point of a worker: its orders are JSON on standard input."""
-    order = json.load(sys.stdin)
-    end_with(order["leader"], Path(order["folder"]))
+    """Entry point of a worker: its orders are in the file that it is given."""
+    order = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    end_with(order["leader"], order["folder"])
     try:
         serve(order)
     except WorkerLost:
-        sys.exit(BEREAVED)
+        signal.pause()  # whoever was lost is to be named and not this one: its leader ends it, or `end_with` does
     except CfclError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)
