@@ -226,3 +226,109 @@ def test_a_standardising_encoder_is_blind_to_brightness_contrast_and_tint() -> N
     apart = plain.embed(plain.initial, pixels * gain + shift) - plain.embed(plain.initial, pixels)
     assert float(apart.norm(dim=1).min()) > 0.1
     assert bool(model.embed(model.initial, torch.zeros(2, 3, 8, 8)).isfinite().all())
+
+
+STAGES = {
+    "small-cnn": ("features", "embedding"),
+    "usps-cnn": ("features", "embedding"),
+    "small-alexnet": ("block1", "block2", "block3", "block4", "block5", "features", "embedding"),
+    "slim-resnet18": ("block1", "block2", "block3", "block4", "features", "embedding"),
+}
+
+
+def of_kind(name: str, **fields: object) -> Encoder:
+    return Encoder(ModelConfig.model_validate({"encoder": name, **fields}), (3, 8, 8), seed=0)
+
+
+def coloured(number: int = 5) -> torch.Tensor:
+    return torch.rand(number, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("standardise", [False, True])
+def test_activations_at_any_stage_can_be_gone_on_from(name: str, standardise: bool) -> None:
+    model = of_kind(name, standardise=standardise)
+    assert model.stages == STAGES[name]
+    expected = model.embed(model.initial, coloured())
+    for stage in model.stages[:-1]:
+        found = model.activations(model.initial, coloured(), stage)
+        # over a wire they arrive in torch's own layout, and the bits must not tell
+        for sent in (found, found.clone(memory_format=torch.contiguous_format)):
+            with torch.no_grad():
+                assert torch.equal(model._forward(sent, start=stage), expected)
+    assert torch.equal(model.activations(model.initial, coloured(), "embedding"), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "stage", "shape"),
+    [
+        ("small-cnn", "features", (256,)),  # 16 maps of 4×4
+        ("usps-cnn", "features", (128,)),  # 8 maps of 4×4
+        ("small-alexnet", "block1", (8, 4, 4)),
+        ("small-alexnet", "block2", (24, 2, 2)),
+        ("small-alexnet", "block4", (32, 2, 2)),
+        ("small-alexnet", "features", (32,)),
+        ("slim-resnet18", "block1", (20, 8, 8)),
+        ("slim-resnet18", "block3", (80, 2, 2)),
+        ("slim-resnet18", "features", (160,)),
+    ],
+)
+def test_activations_have_the_shape_of_their_stage(name: str, stage: str, shape: tuple[int, ...]) -> None:
+    model = of_kind(name)
+    found = model.activations(model.initial, coloured(), stage)
+    assert found.shape == (5, *shape)
+    assert not found.requires_grad
+    assert float(found.min()) >= 0  # every stage before the embedding ends with a ReLU or a maximum of one
+    if stage == "features":
+        assert torch.equal(model.features(model.initial, coloured()), found)
+
+
+def test_gradients_flow_through_the_rest_of_the_network_alone() -> None:
+    model = of_kind("small-alexnet")
+    sent = model.activations(model.initial, coloured(), "block2")
+    embeddings = model._forward(sent, start="block2")
+    gradients = torch.autograd.grad(embeddings[0, 0], model._params, allow_unused=True)
+    # two convolutions before, three after and three linear layers, each with weight and bias
+    assert [gradient is not None for gradient in gradients] == [False] * 4 + [True] * 12
+
+
+def test_stages_leave_no_trace_in_a_file() -> None:
+    names = list(of_kind("small-cnn").state_dict(of_kind("small-cnn").initial))
+    assert names == ["1.weight", "1.bias", "5.weight", "5.bias", "7.weight", "7.bias"]
+
+
+def test_a_stage_that_is_not_there_is_refused() -> None:
+    model = of_kind("small-cnn")
+    with pytest.raises(CfclError, match=r"'block7' is no stage of small-cnn: choose one of features, embedding"):
+        model.activations(model.initial, coloured(), "block7")
+
+
+def test_a_module_of_your_own_is_one_stage_and_its_embeddings_are_its_features() -> None:
+    model = Encoder(
+        ModelConfig(), SHAPE, seed=0, module=torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 5))
+    )
+    assert model.stages == ("embedding",)
+    assert torch.equal(model.features(model.initial, images()), model.embed(model.initial, images()))
+
+
+class Mine(torch.nn.Module):
+    def __init__(self, last: str) -> None:
+        super().__init__()
+        self.body = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 7))
+        self.head = torch.nn.Linear(7, 3)
+        self.last = last
+
+    @property
+    def stages(self) -> dict[str, torch.nn.Module]:
+        return {"features": self.body, self.last: self.head}
+
+
+def test_a_module_of_your_own_may_name_its_stages() -> None:
+    mine = Mine("embedding")
+    model = Encoder(ModelConfig(normalise=False), SHAPE, seed=0, module=mine)
+    assert model.stages == ("features", "embedding")
+    features = model.features(model.initial, images())
+    torch.testing.assert_close(features, mine.body(images().float() / 255).detach())
+    torch.testing.assert_close(model.embed(model.initial, images()), mine.head(features).detach())
+    with pytest.raises(CfclError, match="stages are features, end, but the last one must be 'embedding'"):
+        Encoder(ModelConfig(), SHAPE, seed=0, module=Mine("end"))

@@ -17,6 +17,7 @@ from cfcl.models import networks
 T = TypeVar("T")
 
 PORTION = 2048
+FEATURES, EMBEDDING = "features", "embedding"
 
 
 class Weights(NamedTuple):
@@ -38,7 +39,11 @@ class Encoder:
         device: str | torch.device = "cpu",
         module: nn.Module | None = None,
     ) -> None:
-        """An encoder of `config`, initialised by `seed`; or one around `module`, which brings its own weights."""
+        """An encoder of `config`, initialised by `seed`; or one around `module`, which brings its own weights.
+
+        A module may have a mapping `stages` from names to the modules that it applies one after another, the last of
+        them called `embedding`; otherwise it is one stage, and its embeddings are its features too.
+        """
         self.config = config
         self.image_shape = image_shape
         self.device = torch.device(device)
@@ -57,6 +62,8 @@ class Encoder:
         self._counters = {
             name: buffer.clone() for name, buffer in self._module.named_buffers() if not buffer.is_floating_point()
         }
+        self._stages = _stages(self._module)
+        self._layout: Callable[[Tensor], Tensor] = networks.ChannelsLast() if module is None else Tensor.contiguous
         self._bound: Tensor | None = None
         self.initial = Weights(_flatten(self._params), _flatten(self._buffers))
         self.embedding_dim = self._try()
@@ -66,13 +73,28 @@ class Encoder:
         """Entries of the parameter vector."""
         return self.initial.params.numel()
 
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The names of the stages, in order."""
+        return tuple(self._stages)
+
     def embed(self, weights: Weights, images: Tensor) -> Float[Tensor, "batch dim"]:
         """Embeddings of uint8 pixels or of floats in 0..1, without gradient, Eq. (13) and (14)."""
+        return self.activations(weights, images, EMBEDDING)
+
+    def features(self, weights: Weights, images: Tensor) -> Float[Tensor, "batch dim"]:
+        """What the projection head sees of images, as flat vectors without gradient."""
+        return self.activations(weights, images, FEATURES if FEATURES in self._stages else EMBEDDING).flatten(1)
+
+    def activations(self, weights: Weights, images: Tensor, stage: str) -> Float[Tensor, "batch ..."]:
+        """What the network has made of images by the end of `stage`, without gradient."""
+        if stage not in self._stages:
+            raise CfclError(f"{stage!r} is no stage of {self.name}: choose one of {', '.join(self._stages)}")
         self._bind(weights)
         if not self.is_pure:
             self._module.eval()
         with torch.no_grad():
-            return torch.cat([self._forward(as_input(part, self.device)) for part in portions(images)])
+            return torch.cat([self._forward(as_input(part, self.device), stop=stage) for part in portions(images)])
 
     def gradient(
         self, weights: Weights, images: Float[Tensor, "batch c h w"], loss: Callable[[Tensor], tuple[Tensor, T]]
@@ -116,9 +138,18 @@ class Encoder:
             )
         return embeddings.shape[1]
 
-    def _forward(self, images: Tensor) -> Tensor:
-        embeddings: Tensor = self._module(standardise(images) if self.config.standardise else images)
-        return functional.normalize(embeddings, dim=-1) if self.config.normalise else embeddings
+    def _forward(self, values: Tensor, *, start: str | None = None, stop: str = EMBEDDING) -> Tensor:
+        """From images, or from activations at the end of stage `start`, to those at the end of stage `stop`."""
+        names = list(self._stages)
+        begin = 0 if start is None else names.index(start) + 1
+        if start is not None:
+            # Bits depend on the layout in memory, which nothing on the way here promises to keep.
+            values = self._layout(values) if values.ndim == 4 else values.contiguous()
+        elif self.config.standardise:
+            values = standardise(values)
+        for name in names[begin : names.index(stop) + 1]:
+            values = self._stages[name](values)
+        return functional.normalize(values, dim=-1) if stop == EMBEDDING and self.config.normalise else values
 
     def _bind(self, weights: Weights) -> None:
         if weights.params is self._bound and not self._buffers:
@@ -148,6 +179,16 @@ def standardise(images: Float[Tensor, "batch c h w"]) -> Float[Tensor, "batch c 
     """Every channel of every image with mean 0 and standard deviation 1; a flat one with zeros."""
     spread, mean = torch.std_mean(images, dim=(2, 3), correction=0, keepdim=True)
     return (images - mean) / (spread + 0.02)
+
+
+def _stages(module: nn.Module) -> dict[str, nn.Module]:
+    """The stages that a module says it has; the whole of it as one, if it says nothing."""
+    found = getattr(module, "stages", None)
+    if not isinstance(found, Mapping):
+        return {EMBEDDING: module}
+    if list(found)[-1:] != [EMBEDDING]:
+        raise CfclError(f"the module's stages are {', '.join(found) or 'none'}, but the last one must be {EMBEDDING!r}")
+    return dict(found)
 
 
 def _flatten(tensors: Sequence[Tensor]) -> Tensor:

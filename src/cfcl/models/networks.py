@@ -1,9 +1,11 @@
 """The networks. Published layer sizes and parameter counts contradict each other: these are ours, not the paper's.
 
-A maximum is taken before the ReLU: the same function, with a quarter of the ReLUs.
+Each is a sequence of named stages, the last two of which are `features`, what enters the first linear layer, and
+`embedding`. A maximum is taken before the ReLU: the same function, with a quarter of the ReLUs.
 """
 
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import chain, islice, pairwise
 from typing import Literal
 
 import torch
@@ -29,7 +31,21 @@ class ChannelsLast(nn.Module):
         return images.contiguous().as_strided(images.shape, (height * width, 1, width, 1))
 
 
-class SmallCnn(nn.Sequential):
+class Staged(nn.Sequential):
+    """Layers one after another, in named stages; layers are numbered through, so stages leave no trace in a file."""
+
+    def __init__(self, **stages: Sequence[nn.Module]) -> None:
+        super().__init__(*chain.from_iterable(stages.values()))
+        self._sizes = {name: len(layers) for name, layers in stages.items()}
+
+    @property
+    def stages(self) -> dict[str, nn.Module]:
+        """The stages by name, in order."""
+        layers = iter(self)
+        return {name: nn.Sequential(*islice(layers, size)) for name, size in self._sizes.items()}
+
+
+class SmallCnn(Staged):
     """A 3×3 convolution with pooling and two linear layers; 17,648 parameters on 8×8 digits."""
 
     smallest = 2
@@ -37,18 +53,22 @@ class SmallCnn(nn.Sequential):
     def __init__(self, shape: Shape, embedding_dim: int) -> None:
         channels, height, width = shape
         super().__init__(
-            ChannelsLast(),
-            nn.Conv2d(channels, 16, 3, padding=1),
-            nn.MaxPool2d(2),
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Linear(16 * (height // 2) * (width // 2), 64),
-            nn.ReLU(),
-            nn.Linear(64, embedding_dim),
+            features=[
+                ChannelsLast(),
+                nn.Conv2d(channels, 16, 3, padding=1),
+                nn.MaxPool2d(2),
+                nn.ReLU(),
+                nn.Flatten(),
+            ],
+            embedding=[
+                nn.Linear(16 * (height // 2) * (width // 2), 64),
+                nn.ReLU(),
+                nn.Linear(64, embedding_dim),
+            ],
         )
 
 
-class UspsCnn(nn.Sequential):
+class UspsCnn(Staged):
     """Eight 3×3 kernels, pooling, three linear layers without bias; 26,704 parameters on 16×16 USPS."""
 
     smallest = 2
@@ -56,46 +76,37 @@ class UspsCnn(nn.Sequential):
     def __init__(self, shape: Shape, embedding_dim: int) -> None:
         channels, height, width = shape
         super().__init__(
-            ChannelsLast(),
-            nn.Conv2d(channels, 8, 3, padding=1),
-            nn.MaxPool2d(2),
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Linear(8 * (height // 2) * (width // 2), 48, bias=False),
-            nn.ReLU(),
-            nn.Linear(48, 32, bias=False),
-            nn.ReLU(),
-            nn.Linear(32, embedding_dim, bias=False),
+            features=[
+                ChannelsLast(),
+                nn.Conv2d(channels, 8, 3, padding=1),
+                nn.MaxPool2d(2),
+                nn.ReLU(),
+                nn.Flatten(),
+            ],
+            embedding=[
+                nn.Linear(8 * (height // 2) * (width // 2), 48, bias=False),
+                nn.ReLU(),
+                nn.Linear(48, 32, bias=False),
+                nn.ReLU(),
+                nn.Linear(32, embedding_dim, bias=False),
+            ],
         )
 
 
-class SmallAlexNet(nn.Sequential):
+class SmallAlexNet(Staged):
     """Five convolutions and three linear layers; 45,864 parameters on 28×28 Fashion-MNIST."""
 
     smallest = 4
 
     def __init__(self, shape: Shape, embedding_dim: int) -> None:
         super().__init__(
-            ChannelsLast(),
-            nn.Conv2d(shape[0], 8, 5, padding=2),
-            nn.MaxPool2d(2),
-            nn.ReLU(),
-            nn.Conv2d(8, 24, 5, padding=2),
-            nn.MaxPool2d(2),
-            nn.ReLU(),
-            nn.Conv2d(24, 48, 3, padding=1),
-            nn.ReLU(),
-            nn.Conv2d(48, 32, 3, padding=1),
-            nn.ReLU(),
-            nn.Conv2d(32, 32, 3, padding=1),
-            nn.ReLU(),
-            nn.AdaptiveMaxPool2d(1),
-            nn.Flatten(),
-            nn.Linear(32, 64),
-            nn.ReLU(),
-            nn.Linear(64, 64),
-            nn.ReLU(),
-            nn.Linear(64, embedding_dim),
+            block1=[ChannelsLast(), nn.Conv2d(shape[0], 8, 5, padding=2), nn.MaxPool2d(2), nn.ReLU()],
+            block2=[nn.Conv2d(8, 24, 5, padding=2), nn.MaxPool2d(2), nn.ReLU()],
+            block3=[nn.Conv2d(24, 48, 3, padding=1), nn.ReLU()],
+            block4=[nn.Conv2d(48, 32, 3, padding=1), nn.ReLU()],
+            block5=[nn.Conv2d(32, 32, 3, padding=1), nn.ReLU()],
+            features=[nn.AdaptiveMaxPool2d(1), nn.Flatten()],
+            embedding=[nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, embedding_dim)],
         )
         # torch's own initialisation shrinks the signal from layer to layer until all embeddings coincide, and the
         # first hundred steps then spoil the encoder.
@@ -127,28 +138,25 @@ class ResidualBlock(nn.Module):
         return functional.relu(self.norm2(self.conv2(hidden)) + self.shortcut(images))
 
 
-class SlimResNet18(nn.Sequential):
+class SlimResNet18(Staged):
     """ResNet-18 for small images, of base width 20; 1,134,356 parameters on SVHN with 256-d embeddings."""
 
     smallest = 8
 
     def __init__(self, shape: Shape, embedding_dim: int, norm: Norm, width: int = 20) -> None:
         widths = [width, width, 2 * width, 4 * width, 8 * width]
-        blocks: list[nn.Module] = []
-        for stage, (inputs, outputs) in enumerate(pairwise(widths)):
-            blocks += [
-                ResidualBlock(inputs, outputs, 1 if stage == 0 else 2, norm),
-                ResidualBlock(outputs, outputs, 1, norm),
-            ]
+        blocks = [
+            [ResidualBlock(inputs, outputs, 1 if stage == 0 else 2, norm), ResidualBlock(outputs, outputs, 1, norm)]
+            for stage, (inputs, outputs) in enumerate(pairwise(widths))
+        ]
+        stem = [ChannelsLast(), nn.Conv2d(shape[0], width, 3, padding=1, bias=False), _norm(norm, width), nn.ReLU()]
         super().__init__(
-            ChannelsLast(),
-            nn.Conv2d(shape[0], width, 3, padding=1, bias=False),
-            _norm(norm, width),
-            nn.ReLU(),
-            *blocks,
-            nn.AdaptiveMaxPool2d(1),
-            nn.Flatten(),
-            nn.Linear(8 * width, embedding_dim),
+            block1=[*stem, *blocks[0]],
+            block2=blocks[1],
+            block3=blocks[2],
+            block4=blocks[3],
+            features=[nn.AdaptiveMaxPool2d(1), nn.Flatten()],
+            embedding=[nn.Linear(8 * width, embedding_dim)],
         )
 
 
