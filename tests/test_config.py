@@ -75,3 +75,18 @@ def test_paper_variants_lay_their_own_layer_over_the_common_one() -> None:
     assert (ours.model.standardise, literal.model.standardise) == (True, False)
     assert config.load("usps-paper").train.learning_rate == config.load("usps").train.learning_rate
     assert [name for name in config.presets() if "paper" in name.removesuffix("-paper")] == []
+
+
+def test_lists_come_from_overrides_and_go_to_toml() -> None:
+    found = config.load("digits", ["model.widths=[32, 64,128]", "model.head=[]"])
+    assert (found.model.widths, found.model.head) == ((32, 64, 128), ())
+    text = config.to_toml(found)
+    assert "widths = [32, 64, 128]\n" in text
+    assert "head = []\n" in text
+    assert config.parse(text) == found
+    assert hash(found) == hash(config.parse(text))
+    assert config.load("digits", ["model.widths=[24, 48, 64]"]).digest == config.load("digits").digest
+    with pytest.raises(CfclError, match=r"model\.widths='32,64' .* a list in brackets, such as \[1, 10\]"):
+        config.load("digits", ["model.widths=32,64"])
+    with pytest.raises(CfclError, match=r"model\.widths\.1=0 is not allowed"):
+        config.load("digits", ["model.widths=[1, 0]"])

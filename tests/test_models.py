@@ -32,6 +32,8 @@ def encoder(*, normalise: bool = True, seed: int = 0) -> Encoder:
         ("small-alexnet", (1, 28, 28), 16, 45_864),
         # stem 580; stages 14,560, 51,600, 205,600, 820,800 with two affine vectors a norm; linear 256*161 = 41,216
         ("slim-resnet18", (3, 32, 32), 256, 1_134_356),
+        # convs 24*10 = 240, 48*217 = 10,416, 64*433 = 27,712; linear 64*(64*2*2+1) = 16,448, 32*65 = 2080
+        ("conv", (1, 16, 16), 32, 56_896),
     ],
 )
 def test_parameters_by_hand(name: str, shape: tuple[int, int, int], embedding_dim: int, expected: int) -> None:
@@ -233,6 +235,7 @@ STAGES = {
     "usps-cnn": ("features", "embedding"),
     "small-alexnet": ("block1", "block2", "block3", "block4", "block5", "features", "embedding"),
     "slim-resnet18": ("block1", "block2", "block3", "block4", "features", "embedding"),
+    "conv": ("block1", "block2", "block3", "features", "embedding"),
 }
 
 
@@ -271,6 +274,10 @@ def test_activations_at_any_stage_can_be_gone_on_from(name: str, standardise: bo
         ("slim-resnet18", "block1", (20, 8, 8)),
         ("slim-resnet18", "block3", (80, 2, 2)),
         ("slim-resnet18", "features", (160,)),
+        ("conv", "block1", (24, 4, 4)),
+        ("conv", "block2", (48, 4, 4)),  # pooled again, its side would be 2
+        ("conv", "block3", (64, 4, 4)),
+        ("conv", "features", (256,)),
     ],
 )
 def test_activations_have_the_shape_of_their_stage(name: str, stage: str, shape: tuple[int, ...]) -> None:
@@ -332,3 +339,61 @@ def test_a_module_of_your_own_may_name_its_stages() -> None:
     torch.testing.assert_close(model.embed(model.initial, images()), mine.head(features).detach())
     with pytest.raises(CfclError, match="stages are features, end, but the last one must be 'embedding'"):
         Encoder(ModelConfig(), SHAPE, seed=0, module=Mine("end"))
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ((16, 16), [(24, 8, 8), (48, 4, 4), (64, 4, 4), (256,)]),
+        ((28, 28), [(24, 14, 14), (48, 7, 7), (64, 7, 7), (256,)]),
+        ((12, 32), [(24, 6, 16), (48, 6, 16), (64, 6, 16), (256,)]),  # the shorter side decides
+        ((4, 4), [(24, 4, 4), (48, 4, 4), (64, 4, 4), (256,)]),
+    ],
+)
+def test_conv_pools_while_the_side_stays_at_four(size: tuple[int, int], expected: list[tuple[int, ...]]) -> None:
+    model = Encoder(ModelConfig(encoder="conv"), (2, *size), seed=0)
+    black = torch.zeros(3, 2, *size, dtype=torch.uint8)
+    found = [tuple(model.activations(model.initial, black, stage).shape[1:]) for stage in model.stages[:-1]]
+    assert found == expected
+
+
+def test_conv_by_its_own_weights() -> None:
+    model = Encoder(ModelConfig(encoder="conv", widths=(3, 6), grid=4, head=(5, 7)), (1, 9, 9), seed=0)
+    own = iter(model.state_dict(model.initial).values())
+    pixels = torch.rand(4, 1, 9, 9, generator=torch.Generator().manual_seed(0))
+    functional = torch.nn.functional
+    # 9 -> 4, which stays; then the mean over a grid of 4×4 leaves it as it is
+    hidden = functional.max_pool2d(functional.conv2d(pixels, next(own), next(own), padding=1).relu(), 2)
+    hidden = functional.conv2d(hidden, next(own), next(own), padding=1).relu().flatten(1)
+    torch.testing.assert_close(model.features(model.initial, pixels), hidden)
+    for _ in range(2):
+        hidden = functional.linear(hidden, next(own), next(own)).relu()
+    hidden = functional.linear(hidden, next(own), next(own))
+    torch.testing.assert_close(model.embed(model.initial, pixels), functional.normalize(hidden))
+    assert list(own) == []
+
+
+def test_conv_averages_to_its_grid() -> None:
+    coarse = Encoder(ModelConfig(encoder="conv", grid=1, head=()), (1, 8, 8), seed=0)
+    maps = coarse.activations(coarse.initial, images(), "block3")
+    torch.testing.assert_close(coarse.features(coarse.initial, images()), maps.mean(dim=(2, 3)))
+    # 240 + 10,416 + 27,712 for the convolutions, one linear layer 16*(64+1)
+    assert coarse.num_parameters == 39_408
+
+
+def test_conv_with_group_norm_needs_no_buffers_and_takes_any_width() -> None:
+    model = Encoder(ModelConfig(encoder="conv", norm="group", widths=(6, 9)), (1, 8, 8), seed=0)
+    plain = Encoder(ModelConfig(encoder="conv", widths=(6, 9)), (1, 8, 8), seed=0)
+    assert model.initial.buffers.numel() == 0
+    assert model.num_parameters - plain.num_parameters == 2 * (6 + 9)  # a scale and a shift per channel
+    # blind to contrast, up to the epsilon inside: what it sees of half the light is the same
+    pixels = images().float() / 255
+    bright, dim = (model.activations(model.initial, some, "block2") for some in (pixels, pixels / 2))
+    torch.testing.assert_close(bright, dim, atol=1e-3, rtol=1e-3)
+
+
+def test_a_grid_finer_than_what_is_left_is_refused() -> None:
+    with pytest.raises(CfclError, match=r"model\.grid=5 exceeds 4, the side .* images of 8×8: lower model\.grid"):
+        Encoder(ModelConfig(encoder="conv", grid=5), (1, 8, 8), seed=0)
+    with pytest.raises(CfclError, match=r"images of 3×3 are too small for model\.encoder='conv'"):
+        Encoder(ModelConfig(encoder="conv"), (1, 3, 3), seed=0)

@@ -130,6 +130,8 @@ def _toml_value(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml_value, value))}]"
     return json.dumps(str(value), ensure_ascii=False)
 
 
@@ -187,6 +189,7 @@ def _explain(error: ValidationError) -> str:
     if kind == "value_error":
         return f"{where + ': ' if where else ''}{context['error']}{more}"
     rule = first["msg"].removeprefix("Input should be ").removeprefix("String should ")
+    rule = rule.replace("a valid tuple", "a list in brackets, such as [1, 10]")
     return f"{where}={given!r} is not allowed: it should be {rule}; change {where}{more}"
 
 

@@ -132,19 +132,26 @@ class AugmentConfig(Section):
 class ModelConfig(Section):
     """The encoder."""
 
-    encoder: Literal["small-cnn", "usps-cnn", "small-alexnet", "slim-resnet18"] = "small-cnn"
+    encoder: Literal["small-cnn", "usps-cnn", "small-alexnet", "slim-resnet18", "conv"] = "small-cnn"
     """`small-cnn` for images of about 8×8, `usps-cnn` for 16×16, `small-alexnet` for 28×28, `slim-resnet18` for 32×32
-    colour."""
+    colour; `conv` for any of 4×4 or more, with sizes of your own."""
     embedding_dim: PositiveCount = 16
     """Length of an embedding."""
     norm: Literal["batch", "group"] = "batch"
     """Normalisation layers of `slim-resnet18`: BatchNorm has running statistics (see aggregation.buffers), GroupNorm
-    none."""
+    none. `conv` has GroupNorm with `group`, and otherwise no such layers."""
     standardise: bool = False
     """First give every channel of every image mean 0 and standard deviation 1, so that brightness, contrast and tint
     do not matter; for photographs."""
     normalise: bool = True
     """Put embeddings on the unit sphere (L2); off leaves them free."""
+    widths: Annotated[tuple[PositiveCount, ...], Field(min_length=1)] = (24, 48, 64)
+    """Channels of the 3×3 convolutions of `conv`, first to last."""
+    grid: PositiveCount = 2
+    """Side of the grid that the last convolution of `conv` is averaged to: grid × grid × its channels are the
+    features."""
+    head: tuple[PositiveCount, ...] = (64,)
+    """Hidden layers of the head of `conv`, between features and embedding; none: one linear layer."""
 
 
 class TrainConfig(Section):

@@ -96,6 +96,8 @@ def show(value: Any) -> str:
     """A setting for people."""
     if value is None:
         return "not set"
+    if isinstance(value, tuple):
+        return str(list(value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
