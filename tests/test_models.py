@@ -154,11 +154,22 @@ def test_a_saved_encoder_embeds_the_same(tmp_path: Path) -> None:
     assert (loaded.image_shape, loaded.embedding_dim) == (SHAPE, 16)
 
 
+def test_a_file_from_before_a_setting_existed_is_read(tmp_path: Path) -> None:
+    model = encoder(seed=3)
+    settings = ModelConfig().model_dump(include={"encoder", "embedding_dim", "norm", "standardise", "normalise"})
+    description = json.dumps({"model": settings, "image_shape": SHAPE})
+    save_file(model.state_dict(model.initial), tmp_path / "old.safetensors", metadata={"cfcl": description})
+    found = load_encoder(tmp_path / "old.safetensors")
+    assert torch.equal(found.embed(images()), model.embed(model.initial, images()))
+
+
 def test_images_may_come_in_several_forms() -> None:
     trained = TrainedEncoder(encoder(), encoder().initial)
-    expected = trained.embed(images())
+    expected, features = trained.embed(images()), trained.features(images())
+    assert (expected.shape, features.shape) == ((5, 16), (5, 256))
     for form in (images().squeeze(1), images().numpy(), images().float() / 255, np.asarray(images()[:, 0])):
         torch.testing.assert_close(trained.embed(form), expected)
+        torch.testing.assert_close(trained.features(form), features)
 
 
 @pytest.mark.parametrize(
@@ -172,6 +183,8 @@ def test_images_may_come_in_several_forms() -> None:
 def test_images_that_do_not_fit_are_refused(form: torch.Tensor, complaint: str) -> None:
     with pytest.raises(CfclError, match=complaint):
         TrainedEncoder(encoder(), encoder().initial).embed(form)
+    with pytest.raises(CfclError, match=complaint):
+        TrainedEncoder(encoder(), encoder().initial).features(form)
 
 
 def _write_garbage(path: Path) -> None:
