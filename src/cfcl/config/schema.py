@@ -127,6 +127,14 @@ class AugmentConfig(Section):
     """Largest standard deviation of a Gaussian blur, in pixels; 0 is off."""
     noise: NonNegative = 0.0
     """Standard deviation of additive Gaussian noise, pixels in 0..1."""
+    brightness: NonNegative = 0.0
+    """Pixels are multiplied by a factor between 1 minus this (0 at least) and 1 plus this; 0 is off."""
+    contrast: NonNegative = 0.0
+    """The same for the distance of a pixel from the image's mean grey."""
+    saturation: NonNegative = 0.0
+    """The same for the distance of a pixel from its own grey; nothing to do on grey images."""
+    greyscale: Share = 0.0
+    """Probability of losing all colour; nothing to do on grey images."""
 
 
 class ModelConfig(Section):
