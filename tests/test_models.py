@@ -273,6 +273,10 @@ def test_activations_at_any_stage_can_be_gone_on_from(name: str, standardise: bo
             with torch.no_grad():
                 assert torch.equal(model._forward(sent, start=stage), expected)
     assert torch.equal(model.activations(model.initial, coloured(), "embedding"), expected)
+    features, embeddings = model.features_and_embeddings(model.initial, coloured())
+    assert torch.equal(features, model.features(model.initial, coloured()))
+    assert torch.equal(embeddings, expected)
+    assert (model.feature_dim, model.embedding_dim) == (features.shape[1], embeddings.shape[1])
 
 
 @pytest.mark.parametrize(

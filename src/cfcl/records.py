@@ -36,7 +36,7 @@ class Setup(Record):
     """The first record: what is fixed before the first step."""
 
     KIND: ClassVar[str] = "setup"
-    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"dataset", "encoder"})
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"dataset", "encoder", "num_judged", "split"})
 
     dataset: str | None
     """Its name and the encoder's; the first run folders have neither."""
@@ -48,6 +48,10 @@ class Setup(Record):
     """Per device; None without labels."""
     edges: tuple[tuple[int, int], ...]
     positions: tuple[tuple[float, float], ...] | None
+    num_judged: int | None = None
+    """Images behind every accuracy, where few labels, features or a validation split are asked for."""
+    split: str | None = None
+    """Where they are from, if not from the test split: `validation`."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,20 @@ class Evaluation(Record):
     """The global encoder at an aggregation, and what was spent until then."""
 
     KIND: ClassVar[str] = "eval"
-    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"probe", "knn", "cka"})
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset(
+        {
+            "probe",
+            "knn",
+            "cka",
+            "few",
+            "features_probe",
+            "features_knn",
+            "features_few",
+            "features_alignment",
+            "features_uniformity",
+            "features_effective_rank",
+        }
+    )
 
     step: int
     probe: float | None
@@ -73,6 +90,15 @@ class Evaluation(Record):
     bytes_down: int
     seconds: float
     joules: float
+    few: Mapping[str, float] | None = None
+    """Probe accuracy by the number of labels per class, if few were asked for: the mean over five draws."""
+    features_probe: float | None = None
+    """The same figures of the features, if they were asked for; their geometry is that of vectors of length one."""
+    features_knn: float | None = None
+    features_few: Mapping[str, float] | None = None
+    features_alignment: float | None = None
+    features_uniformity: float | None = None
+    features_effective_rank: float | None = None
 
     @property
     def bytes(self) -> int:

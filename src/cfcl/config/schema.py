@@ -361,6 +361,10 @@ class EvaluationConfig(Section):
     """Largest number of receivers whose pulls are recorded one by one, drawn once."""
     log_every: PositiveCount = 2
     """Steps between records of the training losses."""
+    labels_per_class: tuple[PositiveCount, ...] = ()
+    """Also probe with so few labels of each class, such as [1, 10, 100]: the mean over five draws of them."""
+    features: bool = False
+    """Also evaluate the features, which the head of the encoder turns into embeddings."""
 
 
 class RecordsConfig(Section):

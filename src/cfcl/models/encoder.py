@@ -66,7 +66,7 @@ class Encoder:
         self._layout: Callable[[Tensor], Tensor] = networks.ChannelsLast() if module is None else Tensor.contiguous
         self._bound: Tensor | None = None
         self.initial = Weights(_flatten(self._params), _flatten(self._buffers))
-        self.embedding_dim = self._try()
+        self.feature_dim, self.embedding_dim = self._try()
 
     @property
     def num_parameters(self) -> int:
@@ -85,6 +85,18 @@ class Encoder:
     def features(self, weights: Weights, images: Tensor) -> Float[Tensor, "batch dim"]:
         """What the projection head sees of images, as flat vectors without gradient."""
         return self.activations(weights, images, FEATURES if FEATURES in self._stages else EMBEDDING).flatten(1)
+
+    def features_and_embeddings(
+        self, weights: Weights, images: Tensor
+    ) -> tuple[Float[Tensor, "batch features"], Float[Tensor, "batch dim"]]:
+        """Both in one pass, each as it would be alone."""
+        if FEATURES not in self._stages:
+            found = self.embed(weights, images)
+            return found, found
+        parts = [self.activations(weights, part, FEATURES) for part in portions(images)]
+        with torch.no_grad():
+            embeddings = [self._forward(part, start=FEATURES) for part in parts]
+        return torch.cat(parts).flatten(1), torch.cat(embeddings)
 
     def activations(self, weights: Weights, images: Tensor, stage: str) -> Float[Tensor, "batch ..."]:
         """What the network has made of images by the end of `stage`, without gradient."""
@@ -121,11 +133,11 @@ class Encoder:
         self._module.load_state_dict(tensors)
         return Weights(_flatten(self._params), _flatten(self._buffers))
 
-    def _try(self) -> int:
-        """The length of an embedding, seen by embedding two black images."""
+    def _try(self) -> tuple[int, int]:
+        """The lengths of features and of an embedding, seen by embedding two black images."""
         black = torch.zeros(2, *self.image_shape, dtype=torch.uint8)
         try:
-            embeddings = self.embed(self.initial, black)
+            features, embeddings = self.features_and_embeddings(self.initial, black)
         except (RuntimeError, ValueError, TypeError) as error:
             reason = str(error).splitlines()[0]
             raise CfclError(
@@ -136,7 +148,7 @@ class Encoder:
                 f"the encoder turned 2 images into a tensor of shape {tuple(embeddings.shape)}, but embeddings are "
                 "(images, length): flatten its output"
             )
-        return embeddings.shape[1]
+        return features.shape[1], embeddings.shape[1]
 
     def _forward(self, values: Tensor, *, start: str | None = None, stop: str = EMBEDDING) -> Tensor:
         """From images, or from activations at the end of stage `start`, to those at the end of stage `stop`."""

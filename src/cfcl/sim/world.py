@@ -76,7 +76,14 @@ class World:
             labels=held,
             edges=self.graph.edges,
             positions=self.graph.positions,
+            num_judged=self._num_judged,
         )
+
+    @property
+    def _num_judged(self) -> int | None:
+        """Images behind every accuracy, where a run says so."""
+        wanted = self.config.evaluation
+        return len(self.dataset.test_images) if wanted.labels_per_class or wanted.features else None
 
 
 def build(
