@@ -1,12 +1,14 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from cfcl.config import Config
+from cfcl.data import datasets
 from cfcl.data.datasets import Dataset
 from cfcl.models import Encoder
-from cfcl.records import Final
+from cfcl.records import Evaluation, Final, Setup
 from cfcl.sim import evaluation, world
 from cfcl.sim.simulation import Simulation
 from tests.conftest import small
@@ -137,3 +139,26 @@ def test_the_setup_tells_how_many_images_are_behind_accuracies_if_anything_new_i
     assert world.build(small()).setup().num_judged is None
     assert world.build(small("evaluation.features=true")).setup().num_judged == 359
     assert world.build(small("evaluation.labels_per_class=[3]")).setup().num_judged == 359
+
+
+def test_with_validation_the_test_split_is_not_looked_at() -> None:
+    known = datasets.load(small().data)
+    config = small("data.validation=0.25", "evaluation.labels_per_class=[2]")
+
+    rows = [list(Simulation(config, dataset=some).rows()) for some in (known, _untested(known))]
+
+    assert rows[0] == rows[1]
+    setup, first = rows[0][0], rows[0][1]
+    assert isinstance(setup, Setup)
+    assert isinstance(first, Evaluation)
+    # a quarter of 142 146 142 146 145 146 145 143 139 144, rounded: 36 37 36 37 36 37 36 36 35 36
+    assert (setup.num_judged, setup.split, sum(setup.points)) == (362, "validation", 1438 - 362)
+    assert first.probe is not None
+    assert small("data.validation=0.25").digest != small().digest
+    other = world.build(small("data.validation=0.25", "seed=5")).dataset
+    assert torch.equal(other.test_images, world.build(config).dataset.test_images)
+
+
+def _untested(dataset: Dataset) -> Dataset:
+    assert dataset.test_labels is not None
+    return replace(dataset, test_images=dataset.test_images[:0], test_labels=dataset.test_labels[:0])

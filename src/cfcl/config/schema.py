@@ -48,6 +48,10 @@ class DataConfig(Section):
     """Turn colour into grey (own images)."""
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Share of each label that is held out for evaluation, where the data bring no test split of their own."""
+    validation: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of each label of the training split that devices and probe never see; every accuracy and health figure is
+    then of these images, and the test split is not looked at. The same images for all seeds. For choosing settings;
+    reported numbers have 0."""
 
     @model_validator(mode="after")
     def _check_path(self) -> Self:

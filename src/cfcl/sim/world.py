@@ -12,6 +12,7 @@ from cfcl import objectives, rng, schedule, topology
 from cfcl.config import Config
 from cfcl.data import datasets, partition
 from cfcl.data.datasets import Dataset
+from cfcl.data.splits import with_validation
 from cfcl.device import Lacks, Setting
 from cfcl.errors import CfclError
 from cfcl.exchange import links, policies
@@ -77,13 +78,15 @@ class World:
             edges=self.graph.edges,
             positions=self.graph.positions,
             num_judged=self._num_judged,
+            split="validation" if self.config.data.validation > 0 else None,
         )
 
     @property
     def _num_judged(self) -> int | None:
         """Images behind every accuracy, where a run says so."""
-        wanted = self.config.evaluation
-        return len(self.dataset.test_images) if wanted.labels_per_class or wanted.features else None
+        wanted, data = self.config.evaluation, self.config.data
+        told = wanted.labels_per_class or wanted.features or data.validation > 0
+        return len(self.dataset.test_images) if told else None
 
 
 def build(
@@ -96,6 +99,8 @@ def build(
     where = _torch_device(torch_device)
     policy = policies.find(config.exchange.method)
     dataset = datasets.load(config.data) if dataset is None else dataset
+    if config.data.validation > 0:
+        dataset = with_validation(dataset, config.data.validation)
     parts = partition.split(
         config.partition,
         dataset.train_labels,
