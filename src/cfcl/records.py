@@ -101,6 +101,12 @@ class Evaluation(Record):
     features_effective_rank: float | None = None
 
     @property
+    def accuracies(self) -> dict[str, dict[str, float]]:
+        """Of probes, by space (`embedding`, `features`) and number of labels per class or `all`, as far as known."""
+        spaces = {"embedding": (self.probe, self.few), "features": (self.features_probe, self.features_few)}
+        return {space: {**(few or {}), "all": whole} for space, (whole, few) in spaces.items() if whole is not None}
+
+    @property
     def bytes(self) -> int:
         """What all links carried, uplinks included."""
         return self.bytes_d2d + self.bytes_up + self.bytes_down
@@ -232,6 +238,34 @@ class Warned(Record):
 
 
 @dataclass(frozen=True)
+class Interval(Record):
+    """An accuracy, and between what it lies at 95 %."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def reach(self) -> float:
+        """Half of the interval."""
+        return (self.high - self.low) / 2
+
+
+@dataclass(frozen=True)
+class Yardstick(Record):
+    """What one would use instead of a trained encoder, and how far one gets with it."""
+
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"note"})
+
+    name: str
+    dim: int
+    accuracies: Mapping[str, Interval]
+    """Of a probe, by the number of labels per class; `all` for all of them."""
+    note: str | None = None
+    """What was done to it first."""
+
+
+@dataclass(frozen=True)
 class Timings(Record):
     """Wall-clock figures in seconds: the only ones that differ from run to run."""
 
@@ -282,7 +316,7 @@ KINDS: dict[str, type[Record]] = {
 
 _TYPES: dict[type[Record], dict[str, Any]] = {
     kind: {field.name: get_type_hints(kind)[field.name] for field in fields(kind)}
-    for kind in (*KINDS.values(), Reason, LinkCost, Timings, Environment)
+    for kind in (*KINDS.values(), Reason, LinkCost, Interval, Yardstick, Timings, Environment)
 }
 _WORDS = {int: "a whole number", float: "a finite number", str: "text", tuple: "a list of the right length"}
 

@@ -23,6 +23,7 @@ from cfcl.core.metrics import (
     linear_probe,
     linear_probe_sgd,
     mean_pairwise_cka,
+    moments,
     quick_hits,
     separation,
     softmax_regression,
@@ -51,7 +52,7 @@ def _blobs(num_points: int, dim: int, num_classes: int, *, collinear: bool = Fal
 
 def _pair(embeddings: Tensor, labels: Tensor, by: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Embeddings, standardised by those of `by`, and their labels."""
-    return standardise(embeddings if by is None else by, embeddings)[1], labels
+    return standardise(embeddings, *moments(embeddings if by is None else by)), labels
 
 
 def _standardised(embeddings: Tensor) -> Tensor:
@@ -116,9 +117,9 @@ def test_softmax_regressions_of_several_sets_are_those_of_each() -> None:
 
 def test_standardise_by_hand() -> None:
     # mean 3, deviation 2; the second feature is constant and keeps its distance
-    train, test = standardise(torch.tensor([[1.0, 7.0], [5.0, 7.0]]), torch.tensor([[4.0, 9.0]]))
-    assert train.tolist() == [[-1.0, 0.0], [1.0, 0.0]]
-    assert test.tolist() == [[0.5, 2.0]]
+    mean, deviation = moments(torch.tensor([[1.0, 7.0], [5.0, 7.0]]))
+    assert (mean.tolist(), deviation.tolist()) == ([3.0, 7.0], [2.0, 1.0])
+    assert standardise(torch.tensor([[4.0, 9.0]]), mean, deviation).tolist() == [[0.5, 2.0]]
 
 
 def test_quick_hits_are_those_of_the_converged_probe() -> None:
@@ -148,7 +149,7 @@ def test_few_label_hits_by_hand() -> None:
 def test_few_label_hits_are_those_of_a_probe_on_these_labels_alone(dim: int) -> None:
     embeddings, labels = _blobs(700, dim, 4)
     embeddings = (embeddings + 3 * torch.randn(700, dim, generator=stream(0, "noise"))) * torch.linspace(0.2, 3, dim)
-    train, test = standardise(embeddings[:300], embeddings[300:])
+    train, test = standardise(embeddings, *moments(embeddings[:300])).split([300, 400])
     chosen = torch.stack([torch.arange(40), torch.arange(100, 140)])
 
     hits = few_label_hits(train, labels[:300], test, labels[300:], chosen, num_classes=4, ridge=0.02)
@@ -425,7 +426,7 @@ def test_degenerate_embeddings_give_no_nan(data: tuple[Tensor, Tensor]) -> None:
 
     assert 0 <= linear_probe(*set_and_labels, num_classes=4, ridge=1e-4, max_iterations=20) <= 1
     assert 0 <= linear_probe_sgd(*set_and_labels, num_classes=4, steps=5) <= 1
-    points, _ = standardise(embeddings, embeddings)
+    points, _ = _pair(embeddings, labels)
     chosen = torch.tensor([[0, len(labels) - 1], [0, 0]])
     assert quick_hits(points, labels, points, labels, num_classes=4, ridge=1e-4).shape == labels.shape
     assert few_label_hits(points, labels, points, labels, chosen, num_classes=4, ridge=0.02).shape == (2, len(labels))

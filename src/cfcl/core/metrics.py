@@ -31,7 +31,7 @@ def linear_probe(
     max_iterations: int = 200,
 ) -> float:
     """Test accuracy of a converged softmax regression on standardised embeddings."""
-    train, test = standardise(train, test)
+    train, test = _standardised(train, test)
     weights = softmax_regression(
         train, train_labels, num_classes=num_classes, ridge=ridge, max_iterations=max_iterations
     )
@@ -110,7 +110,7 @@ def linear_probe_sgd(
     The updates are Adam's: embeddings are far from orthogonal, so a plain step short enough for their strongest
     direction hardly moves along the others. Single precision, no ridge, no random numbers.
     """
-    train, test = standardise(train, test)
+    train, test = _standardised(train, test)
     design = _with_bias(train).float()
     weights = torch.zeros(num_classes, len(design), device=train.device, requires_grad=True)
     optimizer = torch.optim.Adam([weights], lr=learning_rate)
@@ -277,14 +277,25 @@ def _centre(points: Float[Tensor, "points dim"]) -> Float[Tensor, "points dim"]:
     return points.double() - _mean(points)
 
 
+def moments(points: Float[Tensor, "points dim"]) -> tuple[Float[Tensor, " dim"], Float[Tensor, " dim"]]:
+    """Mean and deviation of every feature; 1 in place of no deviation."""
+    deviation = _centre(points).square().mean(dim=0).sqrt()
+    return _mean(points), torch.where(deviation > 0, deviation, 1.0)
+
+
 def standardise(
+    points: Float[Tensor, "points dim"], mean: Float[Tensor, " dim"], deviation: Float[Tensor, " dim"]
+) -> Float[Tensor, "points dim"]:
+    """The points less `mean`, divided by `deviation`."""
+    return (points.double() - mean) / deviation
+
+
+def _standardised(
     train: Float[Tensor, "train dim"], test: Float[Tensor, "test dim"]
 ) -> tuple[Float[Tensor, "train dim"], Float[Tensor, "test dim"]]:
-    """Both sets with the training set's mean taken off and divided by its deviation, if that is not zero."""
-    centred = _centre(train)
-    deviation = centred.square().mean(dim=0).sqrt()
-    deviation = torch.where(deviation > 0, deviation, 1.0)
-    return centred / deviation, (test.double() - _mean(train)) / deviation
+    """Both sets, by the moments of the training set."""
+    found = moments(train)
+    return standardise(train, *found), standardise(test, *found)
 
 
 def _with_bias(features: Float[Tensor, "*sets points dim"]) -> Float[Tensor, "*sets dim+1 points"]:

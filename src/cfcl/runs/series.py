@@ -136,11 +136,14 @@ def over_steps(runs: Sequence[Run], kind: type[Record], key: str) -> Band | None
 
 
 def _values(found: Iterable[Any], key: str) -> dict[int, list[float]]:
-    """The figure `key` of records that have a step, where it was measured."""
+    """The figure `key` of records that have a step, where it was measured; `few.10` is entry 10 of the figure `few`."""
+    name, _, entry = key.partition(".")
     values: dict[int, list[float]] = {}
     for record in found:
-        if getattr(record, key) is not None:
-            values.setdefault(record.step, []).append(float(getattr(record, key)))
+        value = getattr(record, name)
+        value = value.get(entry) if entry and value is not None else value
+        if value is not None:
+            values.setdefault(record.step, []).append(float(value))
     return values
 
 

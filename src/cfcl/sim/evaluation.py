@@ -16,7 +16,7 @@ from cfcl.config import Config
 from cfcl.core import losses, metrics
 from cfcl.data.augment import augment
 from cfcl.data.datasets import Dataset
-from cfcl.models import as_input
+from cfcl.models import as_input, portions
 from cfcl.records import Final
 
 Figures = dict[str, float]
@@ -44,7 +44,7 @@ def images(config: Config, dataset: Dataset) -> dict[str, Tensor]:
     found = {"sample": sample, "altered": augment(sample, config.augment, rng.stream(config.seed, "health-augment"))}
     if dataset.train_labels is None or dataset.test_labels is None:
         return found
-    return {**found, "train": dataset.train_images[_known(config, dataset)], "test": dataset.test_images}
+    return {**found, "train": dataset.train_images[known(config, dataset)], "test": dataset.test_images}
 
 
 def judge(
@@ -55,7 +55,7 @@ def judge(
     if "test" in embeddings:
         found |= accuracies(config, dataset, embeddings["train"], embeddings["test"])
         if config.evaluation.labels_per_class:
-            data = _labelled(config, dataset, embeddings["train"], embeddings["test"])
+            data = labelled(config, dataset, embeddings["train"], embeddings["test"])
             found["few"] = few_accuracies(config, dataset, standardised(data))
     if features is not None:
         found |= {f"features_{name}": figure for name, figure in judge_features(config, dataset, features).items()}
@@ -68,7 +68,7 @@ def judge_features(config: Config, dataset: Dataset, features: Mapping[str, Tens
     found: dict[str, Any] = _geometry(sample, altered)
     if "test" not in features:
         return found
-    data = _labelled(config, dataset, features["train"], features["test"])
+    data = labelled(config, dataset, features["train"], features["test"])
     found["knn"] = _neighbours(config, dataset, data)
     data = standardised(data)
     hits = metrics.quick_hits(*data, num_classes=dataset.num_classes, ridge=config.evaluation.ridge)
@@ -80,7 +80,7 @@ def judge_features(config: Config, dataset: Dataset, features: Mapping[str, Tens
 
 def accuracies(config: Config, dataset: Dataset, train: Tensor, test: Tensor) -> Figures:
     """Linear-probe and nearest-neighbour accuracy on the test split, trained on the training split."""
-    data = _labelled(config, dataset, train, test)
+    data = labelled(config, dataset, train, test)
     if config.evaluation.probe == "lbfgs":
         probe = metrics.linear_probe(*data, num_classes=dataset.num_classes, ridge=config.evaluation.ridge)
     else:
@@ -99,8 +99,12 @@ def few_accuracies(config: Config, dataset: Dataset, data: Labelled) -> Figures:
 
 
 def standardised(data: Labelled) -> Labelled:
-    """The same with mean 0 and deviation 1 over the training points."""
-    train, test = metrics.standardise(data.train, data.test)
+    """The same with mean 0 and deviation 1 over the training points, in single precision."""
+    found = metrics.moments(data.train)
+    train, test = (
+        torch.cat([metrics.standardise(part, *found).float() for part in portions(some)])
+        for some in (data.train, data.test)
+    )
     return data._replace(train=train, test=test)
 
 
@@ -169,10 +173,11 @@ def _geometry(embeddings: Tensor, altered: Tensor) -> Figures:
     }
 
 
-def _labelled(config: Config, dataset: Dataset, train: Tensor, test: Tensor) -> Labelled:
+def labelled(config: Config, dataset: Dataset, train: Tensor, test: Tensor) -> Labelled:
+    """Embeddings of the known training points and of the test split with their labels."""
     assert dataset.train_labels is not None
     assert dataset.test_labels is not None
-    return Labelled(train.cpu(), dataset.train_labels[_known(config, dataset)], test.cpu(), dataset.test_labels)
+    return Labelled(train.cpu(), dataset.train_labels[known(config, dataset)], test.cpu(), dataset.test_labels)
 
 
 def _neighbours(config: Config, dataset: Dataset, data: Labelled) -> float:
@@ -188,7 +193,8 @@ def _mapped(config: Config, dataset: Dataset) -> Tensor:
     return chosen[torch.isin(labels, (labels.bincount() >= 2).nonzero().squeeze(1))]
 
 
-def _known(config: Config, dataset: Dataset) -> Tensor:
+def known(config: Config, dataset: Dataset) -> Tensor:
+    """Places of the training points that probe and neighbours learn from."""
     return _positions(config, len(dataset.train_images), "probe", config.evaluation.max_train)
 
 

@@ -89,6 +89,12 @@ class World:
         return len(self.dataset.test_images) if told else None
 
 
+def data_of(config: Config, dataset: Dataset | None = None) -> Dataset:
+    """The images of a run: those that `config.data` names or `dataset`, with a validation split if it is asked for."""
+    found = datasets.load(config.data) if dataset is None else dataset
+    return with_validation(found, config.data.validation) if config.data.validation > 0 else found
+
+
 def build(
     config: Config, *, torch_device: str = "cpu", dataset: Dataset | None = None, module: nn.Module | None = None
 ) -> World:
@@ -98,9 +104,7 @@ def build(
     """
     where = _torch_device(torch_device)
     policy = policies.find(config.exchange.method)
-    dataset = datasets.load(config.data) if dataset is None else dataset
-    if config.data.validation > 0:
-        dataset = with_validation(dataset, config.data.validation)
+    dataset = data_of(config, dataset)
     parts = partition.split(
         config.partition,
         dataset.train_labels,
