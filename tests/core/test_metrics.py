@@ -149,7 +149,7 @@ def test_few_label_hits_by_hand() -> None:
 def test_few_label_hits_are_those_of_a_probe_on_these_labels_alone(dim: int) -> None:
     embeddings, labels = _blobs(700, dim, 4)
     embeddings = (embeddings + 3 * torch.randn(700, dim, generator=stream(0, "noise"))) * torch.linspace(0.2, 3, dim)
-    train, test = standardise(embeddings, *moments(embeddings[:300])).split([300, 400])
+    train, test = torch.split(standardise(embeddings, *moments(embeddings[:300])), [300, 400])
     chosen = torch.stack([torch.arange(40), torch.arange(100, 140)])
 
     hits = few_label_hits(train, labels[:300], test, labels[300:], chosen, num_classes=4, ridge=0.02)

@@ -5,6 +5,7 @@ Judged as the encoder is: by the same probe, on the same images and the same dra
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -59,8 +60,7 @@ def _views(config: Config, dataset: Dataset) -> Iterator[tuple[str, View]]:
     yield f"{project.shape[1]} principal components", lambda images: images.flatten(1).double().div(255) @ project
     encoder = Encoder(config.model, dataset.image_shape, seed=config.seed)
     for stage in encoder.stages:
-        # The stage as a default, as the loop goes on before the view is used by others.
-        yield f"untrained, {stage}", lambda images, stage=stage: encoder.activations(encoder.initial, images, stage)
+        yield f"untrained, {stage}", partial(encoder.activations, encoder.initial, stage=stage)
 
 
 def _principal(config: Config, dataset: Dataset) -> Tensor:

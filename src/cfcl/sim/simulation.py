@@ -300,7 +300,7 @@ class Simulation:
         found = self._shared(
             images, lambda part: torch.cat(encoder.features_and_embeddings(self.model, part), dim=1), sum(dims)
         )
-        features, embeddings = (part.contiguous() for part in found.split(dims, dim=1))
+        features, embeddings = (part.contiguous() for part in torch.split(found, dims, dim=1))
         return embeddings, features
 
     def _shared(self, images: Tensor, seen: Callable[[Tensor], Tensor], width: int) -> Tensor:
