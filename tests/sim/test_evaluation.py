@@ -92,6 +92,9 @@ def test_few_labels_are_drawn_from_every_class() -> None:
         assert labels[more].sort().values.tolist() == [0, 0, 0, 1, 2, 2, 2, 5]  # of 1 and 5 there is one only
         assert set(few.tolist()) < set(more.tolist())
         assert more.tolist() == sorted(set(more.tolist()))
+    many = torch.arange(60) % 2
+    for few, more in zip(evaluation.few_labels(many, 5, seed=0), evaluation.few_labels(many, 6, seed=0), strict=True):
+        assert set(few.tolist()) < set(more.tolist())  # by chance hardly ever
     assert len({tuple(draw.tolist()) for draw in three}) > 1
     assert torch.equal(three, evaluation.few_labels(labels, 3, seed=0))
     assert not torch.equal(three, evaluation.few_labels(labels, 3, seed=1))
