@@ -152,20 +152,35 @@ class TrainConfig(Section):
 
     steps: PositiveCount = 1000
     """T: updates of every device."""
+    objective: Literal["triplet", "infonce", "dcl", "vicreg", "byol"] = "triplet"
+    """What devices minimise. `triplet`: the paper's, Eq. (1). The others see two augmented views of each point:
+    `infonce` (NT-Xent), `dcl` (the same without the positive in the denominator, for small batches), `vicreg`, `byol`
+    (a momentum target and no negatives)."""
     batch_size: PositiveCount = 32
-    """Triplets per update."""
+    """Triplets per update, or points of which two views are seen."""
     optimiser: Literal["adam", "sgd"] = "adam"
     """The local update, Eq. (4): with Adam's preconditioner, or plain."""
     learning_rate: Positive = 1e-3
     """Step size alpha."""
     margin: Positive = 0.5
-    """m of the triplet loss, Eq. (1)."""
+    """m of the triplet loss, Eq. (1), which also scores candidates for every objective, Eq. (10)."""
+    temperature: Positive = 0.2
+    """What cosines are divided by (objectives `infonce`, `dcl`)."""
+    invariance: NonNegative = 25.0
+    """Weight of the difference between two views (objective `vicreg`)."""
+    variance: NonNegative = 25.0
+    """Weight of what a dimension's standard deviation lacks of 1 (objective `vicreg`)."""
+    covariance: NonNegative = 1.0
+    """Weight of the squared covariances between dimensions (objective `vicreg`)."""
+    momentum: Share = 0.99
+    """How much of itself the target keeps at each update; the rest is the model's (objective `byol`)."""
     composition: Literal["cross", "union", "negatives_only"] = "cross"
     """How pulled datapoints enter a batch. `cross`: a share of triplets pairs a local with a pulled point, in
     either role; `union`: anchors and negatives uniform over all points held; `negatives_only`: pulled points are only
     negatives."""
     remote_fraction: Share = 0.5
-    """Share of a batch that is cross pairs (`cross`) or has pulled negatives (`negatives_only`)."""
+    """Share of a batch that is cross pairs (`cross`) or has pulled negatives (`negatives_only`); for two views, share
+    of its points that were pulled, as far as there are any."""
     negatives: Literal["drawn", "batch"] = "drawn"
     """`drawn`: points drawn for this purpose; `batch`: other anchors of the batch (with `cross`), a third less work."""
     fedprox: NonNegative = 0.0
@@ -177,6 +192,15 @@ class TrainConfig(Section):
             raise ValueError(
                 f"negatives='batch' goes with composition='cross' and a batch_size of 2 or more, not with "
                 f"composition={self.composition!r} and batch_size={self.batch_size}: set train.negatives='drawn'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_views(self) -> Self:
+        if self.objective != "triplet" and self.batch_size < 2:
+            raise ValueError(
+                f"objective={self.objective!r} compares points of one batch, but batch_size={self.batch_size}: set "
+                "train.batch_size=2 or more"
             )
         return self
 

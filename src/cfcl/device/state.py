@@ -131,10 +131,12 @@ def start(setting: Setting, device: int, store: Tensor, places: Tensor) -> Devic
 def check(setting: Setting, state: DeviceState) -> None:
     """Refuse a device that holds too few points for its batches or for what it would have to offer."""
     exchange, train = setting.config.exchange, setting.config.train
-    if train.negatives == "batch" and train.batch_size > len(state.points):
+    within = setting.objective.two_views or train.negatives == "batch"
+    if within and train.batch_size > len(state.points):
+        remedy = "" if setting.objective.two_views else ", or set train.negatives='drawn'"
         raise CfclError(
             f"train.batch_size={train.batch_size} exceeds the {len(state.points)} points of device {state.id}, but "
-            "negatives of the same batch must be other points: lower it, or set train.negatives='drawn'"
+            f"negatives of the same batch must be other points: lower it{remedy}"
         )
     if setting.policy.choose is None:
         return
