@@ -21,6 +21,7 @@ from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
 from cfcl.models import TrainedEncoder
+from cfcl.objectives import Loss
 from cfcl.protocol import snapshot
 from cfcl.protocol.snapshot import Tree
 from cfcl.records import Environment, Evaluation, LinkCost, Record, Timings
@@ -76,6 +77,7 @@ def simulate(
     *,
     dataset: Dataset | None = None,
     module: nn.Module | None = None,
+    loss: Loss | None = None,
     out: str | Path | None = None,
     device: str = "cpu",
     workers: int | None = None,
@@ -92,8 +94,9 @@ def simulate(
     the first one has records and writes.
 
     A `dataset` (see `cfcl.data.datasets.from_torch`) takes the place of the one that `config.data` names, and a
-    `module` that turns images into embeddings takes that of `config.model.encoder`, with the weights it has. `trace`
-    is a file for every message of every step, one line each.
+    `module` that turns images into embeddings takes that of `config.model.encoder`, with the weights it has. A `loss`
+    of the embeddings of two views, `(z0, z1) -> scalar`, takes that of `config.train.objective`. `trace` is a file for
+    every message of every step, one line each.
 
     A run folder that is not finished holds checkpoints: the same call again, or `resume`, goes on from the newest, and
     the end is the same to the byte. SIGINT and SIGTERM end the run after the step at hand, with a checkpoint.
@@ -106,6 +109,7 @@ def simulate(
             device=device,
             dataset=dataset,
             module=module,
+            loss=loss,
             workers=workers,
             engine=engine,
             trace=tracer,
@@ -115,7 +119,7 @@ def simulate(
     ):
         if out is None or not simulation.group.leads:
             return _result(simulation, tuple(_played(simulation, None, watch, note)), None)
-        with _opened(config, Path(out), note, anew=dataset is not None or module is not None) as writer:
+        with _opened(config, Path(out), note, anew=any(item is not None for item in (dataset, module, loss))) as writer:
             known, before = _known(simulation, writer, note)
             with writer.writing():
                 found = tuple(_played(simulation, before, watch, note, writer))
@@ -132,7 +136,7 @@ def resume(
     """Go on with the unfinished run in `folder`: its end is the same to the byte as if nothing had happened.
 
     `data_dir` and `data_path` say where the data are now, if they have moved; data that have changed are refused. The
-    `options` are those of `simulate`; a `dataset` and a `module` must be those that the run began with.
+    `options` are those of `simulate`; a `dataset`, a `module` and a `loss` must be those that the run began with.
     """
     partial, config = folders.unfinished(Path(folder))
     if data_dir is None and config.data.dir is not None and not config.data.dir.expanduser().is_dir():
@@ -246,8 +250,8 @@ def _refuse_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for name in now.keys() - {"format", "numerics", "config"}:
         if before[name] != now[name]:
             raise CfclError(
-                f"{name} is not what the run began with: restore it (a dataset or module that was given in Python must "
-                "be given again), or remove the folder and run it from the start"
+                f"{name} is not what the run began with: restore it (a dataset, module or loss that was given in "
+                "Python must be given again), or remove the folder and run it from the start"
             )
 
 
