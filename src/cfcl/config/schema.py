@@ -162,6 +162,12 @@ class TrainConfig(Section):
     """The local update, Eq. (4): with Adam's preconditioner, or plain."""
     learning_rate: Positive = 1e-3
     """Step size alpha."""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """The step size over a run: the same, or down to 0 by half a cosine."""
+    warmup: Count = 0
+    """First updates, over which the step size rises in a straight line."""
+    weight_decay: NonNegative = 0.0
+    """Share of the weights that an update takes away, times the step size (decoupled, as in AdamW); 0 is off."""
     margin: Positive = 0.5
     """m of the triplet loss, Eq. (1), which also scores candidates for every objective, Eq. (10)."""
     temperature: Positive = 0.2
@@ -204,6 +210,15 @@ class TrainConfig(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_warmup(self) -> Self:
+        if self.warmup >= self.steps:
+            raise ValueError(
+                f"warmup={self.warmup} is not below steps={self.steps}, so the step size would never reach "
+                "learning_rate: lower train.warmup"
+            )
+        return self
+
 
 class AggregationConfig(Section):
     """The server's averaging."""
@@ -216,6 +231,23 @@ class AggregationConfig(Section):
     """Adam's moments when a device adopts the global model."""
     buffers: Literal["average", "local"] = "average"
     """Running statistics of normalisation layers: averaged with the weights, or kept by each device."""
+    target: Literal["average", "local"] = "average"
+    """The momentum target (train.objective `byol`): averaged with the weights, or kept by each device and not sent."""
+    server: Literal["average", "momentum", "adam"] = "average"
+    """What the server makes of the average: the global model, or a step towards it with momentum (FedAvgM) or with
+    Adam's preconditioner (FedAdam)."""
+    server_rate: Positive | None = None
+    """Size of the server's step (server `momentum`, `adam`); not set: 1 and 0.01."""
+    server_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """How much of its last step the server keeps (server `momentum`, `adam`)."""
+    ema: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Decay of a moving average of the global model, which is then what is judged and what a run leaves behind; devices
+    go on with the global model itself. 0 is off."""
+    adopt: Literal["replace", "fedema"] = "replace"
+    """What a device makes of the global model: its own, or a mixture with its own, in which the own model weighs the
+    more the further both are apart (FedEMA)."""
+    autoscaler: Share = 0.7
+    """Weight of the own model in the first mixture (adopt `fedema`)."""
 
 
 class ExchangeConfig(Section):

@@ -35,7 +35,12 @@ class Setting:
     lacks: Lacks | None = None
     """For policies that cheat, in simulation."""
     extras: Mapping[str, Tensor] = field(default_factory=dict)
-    """State besides the model that devices and server share, as it is at the start."""
+    """State of devices besides the model, as it is at the start."""
+
+    @property
+    def averaged(self) -> Mapping[str, Tensor]:
+        """What of it is averaged with the model."""
+        return self.extras if self.config.aggregation.target == "average" else {}
 
     @property
     def explicit(self) -> bool:
@@ -110,8 +115,10 @@ class DeviceState:
     """Number of those updates."""
     active: float = 1.0
     """Share of the last batch that moved the model."""
+    scaler: float = 0.0
+    """That of FedEMA, set at the first aggregation."""
     extras: Mapping[str, Tensor] = field(default_factory=dict)
-    """State besides the model that is averaged with it."""
+    """State besides the model, such as a momentum target."""
 
 
 def start(setting: Setting, device: int, store: Tensor, places: Tensor) -> DeviceState:

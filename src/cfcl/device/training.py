@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from cfcl.core import losses, optimisers
+from cfcl.core import averaging, losses, optimisers
 from cfcl.device.batching import Batch, draw_batches, num_pulled
 from cfcl.device.state import DeviceState, Setting, fresh_moments
 from cfcl.exchange.messages import SERVER, GlobalModel, LocalModel
@@ -45,7 +45,7 @@ def local_step(
     fedprox = setting.config.train.fedprox
     if fedprox > 0:
         gradient += losses.proximal_gradient(state.weights.params, state.anchor.params, weight=fedprox)
-    moved = _move(setting, state, gradient, buffers)
+    moved = _move(setting, state, step, gradient, buffers)
     moved = replace(
         moved,
         points_seen=state.points_seen + len(state.points) + num_pulled(setting, state),
@@ -105,25 +105,30 @@ def _active(setting: Setting, terms: Tensor) -> float:
     return losses.active_share(terms) if setting.objective.separable else 1.0
 
 
-def upload(state: DeviceState, step: int) -> LocalModel:
+def upload(setting: Setting, state: DeviceState, step: int) -> LocalModel:
     """The model for the server, weighted by the mean number of points held since the last aggregation."""
     weight = state.points_seen / state.updates if state.updates else float(len(state.points))
-    return LocalModel(state.id, SERVER, step, state.weights.params, state.weights.buffers, weight, state.extras)
+    extras = {name: state.extras[name] for name in setting.averaged}
+    return LocalModel(state.id, SERVER, step, state.weights.params, state.weights.buffers, weight, extras)
 
 
 def adopt(setting: Setting, state: DeviceState, model: GlobalModel) -> DeviceState:
-    """Take over the global model."""
-    aggregation = setting.config.aggregation
+    """Take over the global model, or mix it into the own one."""
+    aggregation, own = setting.config.aggregation, state.weights
     anchor = Weights(model.params, model.buffers)
-    keep_buffers = aggregation.buffers == "local"
+    params, scaler = model.params, state.scaler
+    if aggregation.adopt == "fedema":
+        scaler = scaler or averaging.autoscaler(own.params, params, share=aggregation.autoscaler)
+        params = averaging.mixture(own.params, params, scaler=scaler)
     return replace(
         state,
-        weights=Weights(model.params, state.weights.buffers if keep_buffers else model.buffers),
+        weights=Weights(params, own.buffers if aggregation.buffers == "local" else model.buffers),
         anchor=anchor,
+        scaler=scaler,
         moments=state.moments if aggregation.moments == "keep" else fresh_moments(anchor),
         points_seen=0,
         updates=0,
-        extras=model.extras,
+        extras={**state.extras, **model.extras},
     )
 
 
@@ -142,12 +147,15 @@ def _regulariser_weight(setting: Setting, state: DeviceState, step: int) -> floa
     )
 
 
-def _move(setting: Setting, state: DeviceState, gradient: Tensor, buffers: Tensor) -> DeviceState:
-    train = setting.config.train
-    if train.optimiser == "sgd":
-        params = optimisers.sgd_update(state.weights.params, gradient, learning_rate=train.learning_rate)
-        return replace(state, weights=Weights(params, buffers))
-    params, moments = optimisers.adam_update(
-        state.weights.params, gradient, state.moments, learning_rate=train.learning_rate
+def _move(setting: Setting, state: DeviceState, step: int, gradient: Tensor, buffers: Tensor) -> DeviceState:
+    train, params = setting.config.train, state.weights.params
+    rate = optimisers.learning_rate(
+        step, peak=train.learning_rate, num_steps=train.steps, schedule=train.schedule, warmup=train.warmup
     )
+    if train.weight_decay > 0:
+        params = optimisers.decay_weights(params, learning_rate=rate, weight_decay=train.weight_decay)
+    if train.optimiser == "sgd":
+        params = optimisers.sgd_update(params, gradient, learning_rate=rate)
+        return replace(state, weights=Weights(params, buffers))
+    params, moments = optimisers.adam_update(params, gradient, state.moments, learning_rate=rate)
     return replace(state, weights=Weights(params, buffers), moments=moments)

@@ -34,7 +34,7 @@ from cfcl.sim.simulation import Simulation, Snapshot, never
 
 Watch = Callable[[Record], None]
 
-FORMAT = 1
+FORMAT = 2
 """Of checkpoints: to be raised when a run's state changes its form."""
 COLLAPSED = 1.5
 """The effective rank below which embeddings are as good as all the same."""

@@ -103,8 +103,8 @@ class Simulation:
 
     @property
     def model(self) -> Weights:
-        """The global model."""
-        return self.run.server.model
+        """The global model, or its moving average."""
+        return self.run.server.result
 
     @property
     def ledger(self) -> Ledger:
