@@ -33,6 +33,10 @@ READINGS = [
     ("partition.kind=dirichlet", "partition.alpha=0.5", "partition.min_points=10"),
     ("model.encoder=slim-resnet18", "model.embedding_dim=8", "train.steps=5"),
     ("model.encoder=slim-resnet18", "aggregation.buffers=local", "train.steps=5"),
+    ("train.objective=infonce", "train.schedule=cosine", "train.warmup=2", "train.weight_decay=0.1"),
+    ("train.objective=dcl", "exchange.mode=implicit", "aggregation.ema=0.5"),
+    ("train.objective=vicreg", "exchange.mode=implicit", "aggregation.server=momentum"),
+    ("train.objective=byol", "aggregation.adopt=fedema", "aggregation.target=local"),
 ]
 
 
@@ -70,6 +74,9 @@ CROWDS: list[tuple[int, tuple[str, ...]]] = [
     (2, ("exchange.candidates=relay", "exchange.buffer=keep", "evaluation.log_every=1")),
     (3, ("exchange.mode=implicit", "evaluation.num_health_devices=2", "evaluation.num_traced=1")),
     (4, ("model.encoder=slim-resnet18", "train.steps=6", "aggregation.num_devices=3")),
+    (2, ("train.objective=infonce",)),
+    (2, ("train.objective=infonce", "exchange.mode=implicit", "aggregation.server=adam", "aggregation.ema=0.5")),
+    (3, ("train.objective=byol", "exchange.mode=implicit", "aggregation.adopt=fedema")),
 ]
 
 
@@ -85,6 +92,7 @@ ISOLATED: list[tuple[str, ...]] = [
     ("exchange.candidates=relay", "exchange.mode=implicit", "exchange.push=aggregation"),
     ("exchange.importance_model=both_local", "exchange.mode=implicit"),
     ("model.encoder=slim-resnet18", "train.steps=6", "aggregation.num_devices=3", "cost.charge_broadcast=true"),
+    ("train.objective=byol", "exchange.mode=implicit", "aggregation.server=momentum", "aggregation.adopt=fedema"),
 ]
 
 
