@@ -174,6 +174,7 @@ def test_other_settings_versions_data_and_modules_are_refused_by_name(
     refused(
         "model is not what the run began with", module=torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 16))
     )
+    refused("loss is not what the run began with", loss=lambda one, two: (one - two).square().mean())
     with monkeypatch.context() as patch:
         patch.setattr(configs, "NUMERICS", 99)
         refused("the checkpoint is of numerics 2, and this version of cfcl has 99: use the version that began the run")
