@@ -314,7 +314,7 @@ def test_fedema_mixes_by_distance_with_a_scaler_of_the_first_time() -> None:
 def test_without_fedema_the_global_model_is_taken_as_it_is() -> None:
     setting = make_setting(small())
     state = adopted(begin(setting, 0, images(20, 0)), setting, 0.5)
-    assert state.weights.params.unique().tolist() == [0.5]
+    assert set(state.weights.params.tolist()) == {0.5}
     assert state.scaler == 0.0
 
 
