@@ -199,6 +199,10 @@ def test_pulled_points_are_augmented_twice_like_others() -> None:
     _, report = device.local_step(setting, state, 3, batch)
     assert report.pulled_share == 0.5
     assert (report.triplet, report.regulariser, report.active) == (report.loss, 0.0, 1.0)
+    below_zero = build(setting.config, lambda one, two: -(one - two).square().mean())
+    state, report = device.local_step(replace(setting, objective=below_zero), state, 3, batch)
+    assert report.loss < 0
+    assert (report.active, state.active) == (1.0, 1.0)
 
 
 def test_a_step_of_byol_moves_model_predictor_and_target() -> None:
