@@ -58,10 +58,11 @@ def reproduce(
 
         if group.launched():
             raise CfclError("reproduce starts its own processes, one per run: call it without torchrun")
+        shown = [word.strip() for word in panels.split(",")] if panels else []
         wish = study.Wish(
             figures=plan.named(figures),
             profile=profile,
-            panels=[word for word in panels.split(",") if word],
+            panels=shown,
             seeds=parse_seeds(seeds) if seeds else (),
         )
         if dry_run:

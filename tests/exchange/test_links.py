@@ -1,12 +1,17 @@
 import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from cfcl.config import build
 from cfcl.errors import CfclError
 from cfcl.exchange import links
 from cfcl.topology import Graph
+from tests.strategies import CELLS, tables
 
 LINE = Graph(num_devices=3, edges=((0, 1), (1, 2)), positions=None)
 
@@ -98,3 +103,26 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
 def test_a_missing_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CfclError, match=r"cannot read .*rates\.csv"):
         links.rates(tmp_path / "rates.csv", LINE)
+
+
+BUDGETS = ["transmitter", "receiver", "num_pulled", "num_reserve"]
+READERS: dict[str, tuple[Sequence[str], Callable[[Path], object]]] = {
+    "rates": (["source", "target", "mbps"], lambda file: links.rates(file, LINE)),
+    "budgets": (BUDGETS, lambda file: links.budgets(build({"exchange": {"budgets_file": str(file)}}), LINE)),
+    "steps": ([*BUDGETS, "step"], lambda file: links.budgets(build({"exchange": {"budgets_file": str(file)}}), LINE)),
+    "candidates": (
+        ["device", "num_candidates"],
+        lambda file: links.budgets(build({"exchange": {"candidates_file": str(file)}}), LINE),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", READERS)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_a_table_holds_it_is_used_or_refused(tmp_path: Path, kind: str, data: st.DataObject) -> None:
+    columns, read = READERS[kind]
+    text = data.draw(tables(columns, CELLS))
+    (tmp_path / "table.csv").write_bytes(text.encode("utf-8", "surrogatepass"))
+    with suppress(CfclError):
+        read(tmp_path / "table.csv")

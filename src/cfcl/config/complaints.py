@@ -16,7 +16,8 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     kind, given, context = first["type"], shown(first["input"]), first.get("ctx", {})
     if kind == "extra_forbidden":
         names = dict(_names(model))
-        near = difflib.get_close_matches(where[:80], names, n=1, cutoff=0.5)
+        bare = where.rpartition(".")[2]
+        near = [bare] if bare in names else difflib.get_close_matches(where[:80], names, n=1, cutoff=0.5)
         hint = f"did you mean {names[near[0]]!r}? " if near else ""
         return f"{where:.80} is not a known key: {hint}`cfcl config` lists every key{more}"
     if kind == "literal_error":
@@ -32,7 +33,7 @@ def shown(value: object) -> str:
     try:
         text = repr(value)
     except (ValueError, RecursionError):
-        return f"a {type(value).__name__} that is too large to show"
+        return f"a value of type {type(value).__name__}, too large to show,"
     return text if len(text) <= 80 else f"{text[:60]}..."
 
 

@@ -27,6 +27,12 @@ def _check_place(path: Path) -> Path:
     return path
 
 
+def _check_tiny(number: float) -> float:
+    if number < 1 / LARGEST:
+        raise ValueError(f"{number:g} is so near to 0 that what is divided by it has no bounds: give 1e-12 or more")
+    return number
+
+
 LONGEST_PATH = 4096
 MOST = 10**9
 LARGEST = 1e12
@@ -37,7 +43,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=MOST)]
 PositiveCount = Annotated[int, Field(ge=1, le=MOST)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST)]
-Positive = Annotated[float, Field(ge=1 / LARGEST, le=LARGEST)]
+Positive = Annotated[float, Field(gt=0, le=LARGEST), AfterValidator(_check_tiny)]
 Finite = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Place = Annotated[Path, Strict(False), AfterValidator(_check_place)]
 
@@ -173,7 +179,7 @@ class ModelConfig(Section):
 class TrainConfig(Section):
     """Local training."""
 
-    steps: Annotated[int, Field(ge=1, le=10**7)] = 1000
+    steps: Annotated[int, Field(ge=1, le=10**6)] = 1000
     """T: updates of every device."""
     objective: Literal["triplet", "infonce", "dcl", "vicreg", "byol"] = "triplet"
     """What devices minimise. `triplet`: the paper's, Eq. (1). The others see two augmented views of each point:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ class Survey:
     names: Sequence[str]
     """Of the sub-folders that are told apart."""
     looks: Callable[[], Sequence[Look]]
-    """Sizes and colour, one for each image or one for all that are equal; takes time."""
+    """Sizes and colour, one for each image or one for all that are equal; takes time when first asked."""
 
 
 def survey(config: DataConfig) -> Survey:
@@ -105,7 +106,7 @@ def _survey_folder(config: DataConfig) -> tuple[Survey, listing.Listing]:
         has_test=False,
         layout=found.layout,
         names=found.names,
-        looks=lambda: [pictures.look(file) for file in files],
+        looks=cache(lambda: [pictures.look(file) for file in files]),
     )
     return seen, found
 

@@ -87,7 +87,7 @@ def _choose_reserves(setting: Setting, state: DeviceState, sizes: set[int]) -> D
 def items_wanted(setting: Setting, transmitter: int, receiver: int, step: int) -> int:
     """How many items `receiver` asks `transmitter` for at `step`; all of the run's at once, if there is one pull."""
     if setting.policy.when == "start":
-        return sum(setting.budgets.pulled(transmitter, receiver, then) for then in setting.schedule.exchange_steps)
+        return setting.budgets.pulled_over(transmitter, receiver, setting.schedule.exchange_steps)
     return setting.budgets.pulled(transmitter, receiver, step)
 
 

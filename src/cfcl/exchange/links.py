@@ -38,6 +38,12 @@ class Budgets:
         known = [number for start, number in self.later.get(link, ()) if start <= step]
         return known[-1] if known else self.special.get(link, (self.num_pulled, 0))[0]
 
+    def pulled_over(self, transmitter: int, receiver: int, steps: Sequence[int]) -> int:
+        """The sum of N of the link over `steps`."""
+        if (transmitter, receiver) not in self.later:
+            return len(steps) * self.pulled(transmitter, receiver, 0)
+        return sum(self.pulled(transmitter, receiver, step) for step in steps)
+
     def ever_pulled(self, transmitter: int, receiver: int) -> bool:
         """Whether the link carries items at any step."""
         link = transmitter, receiver

@@ -2,8 +2,11 @@
 
 import sys
 import time
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from math import prod
 
 from cfcl import device as devices
@@ -43,7 +46,9 @@ class Forecast:
         setting = self.world.setting
         if setting.policy.choose is None or setting.policy.offer is None:
             return 0
-        return sum(setting.schedule.pushes(t) for t in range(setting.schedule.num_steps))
+        when = setting.schedule
+        able = {0, *when.exchange_steps, *range(0, when.num_steps, when.aggregation_period)}
+        return sum(when.pushes(t) for t in able)
 
     @property
     def num_exchanges(self) -> int:
@@ -59,7 +64,7 @@ class Forecast:
     @property
     def bytes_pull(self) -> int:
         """Of the largest exchange, at most: a rule may find less to send."""
-        return max(map(self._pulled_at, self._exchanges), default=0)
+        return max((each for each, _ in self._alike), default=0)
 
     @property
     def bytes_up(self) -> int:
@@ -71,7 +76,7 @@ class Forecast:
     @property
     def bytes_d2d(self) -> int:
         """Between devices, over the whole run, at most."""
-        return self.num_pushes * self.bytes_push + sum(map(self._pulled_at, self._exchanges))
+        return self.num_pushes * self.bytes_push + sum(each * number for each, number in self._alike)
 
     @property
     def bytes_uplink(self) -> int:
@@ -94,11 +99,20 @@ class Forecast:
         held = self.bytes_push * min(1, self.num_pushes) + kept * self.bytes_pull
         return process * self.num_workers + EVALUATION_BYTES + models + held
 
-    @property
-    def _exchanges(self) -> list[int]:
+    @cached_property
+    def _exchanges(self) -> Sequence[int]:
         setting = self.world.setting
-        steps = range(setting.schedule.num_steps if setting.policy.choose is not None else 0)
-        return [step for step in steps if setting.schedule.exchanges(step)]
+        if setting.policy.choose is None:
+            return ()
+        return (0,) if setting.schedule.once else setting.schedule.exchange_steps
+
+    @cached_property
+    def _alike(self) -> list[tuple[int, int]]:
+        """Bytes of an exchange, at most, and how many there are like it before the numbers of items change."""
+        steps, later = self._exchanges, self.world.setting.budgets.later
+        starts = {0, *(start for changes in later.values() for start, _ in changes)}
+        places = sorted({bisect_left(steps, start) for start in starts} - {len(steps)})
+        return [(self._pulled_at(steps[begin]), end - begin) for begin, end in pairwise([*places, len(steps)])]
 
     def _pulled_at(self, step: int) -> int:
         """Bytes of the exchange at `step`, at most."""
@@ -106,10 +120,10 @@ class Forecast:
         wanted = [min(devices.items_wanted(setting, j, i, step), len(parts[j])) for j, i in self.world.graph.links]
         return self._item_bytes * sum(wanted)
 
-    @property
+    @cached_property
     def _aggregations(self) -> list[int]:
         clock = self.world.setting.schedule
-        return [t for t in range(1, clock.num_steps + 1) if clock.aggregates(t)]
+        return [*range(clock.aggregation_period, clock.num_steps, clock.aggregation_period), clock.num_steps]
 
     @property
     def _item_bytes(self) -> int:

@@ -26,7 +26,7 @@ from cfcl.records import Environment, Evaluation, LinkCost, Record, Timings
 from cfcl.runs import folders, resuming, shelf
 from cfcl.runs.checkpoints import Note
 from cfcl.runs.folders import Writer
-from cfcl.sim import engines, stopping
+from cfcl.sim import engines, given, stopping
 from cfcl.sim.engines import Engine
 from cfcl.sim.simulation import Simulation, Snapshot, never
 
@@ -96,6 +96,16 @@ def simulate(
     A run folder that is not finished holds checkpoints: the same call again, or `resume`, goes on from the newest, and
     the end is the same to the byte. SIGINT and SIGTERM end the run after the step at hand, with a checkpoint.
     """
+    given.check(
+        config=config,
+        dataset=dataset,
+        module=module,
+        out=out,
+        device=device,
+        workers=workers,
+        engine=engine,
+        trace=trace,
+    )
     with (
         stopping.caught() if out is not None else nullcontext(never) as stop,
         _tracing(trace) as tracer,

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Literal, get_args
+from typing import Literal
 
 from torch import nn
 
@@ -37,7 +37,6 @@ def start(
     stop: Callable[[], int] = never,
 ) -> Iterator[Simulation]:
     """A simulation ready to run; the processes that it needs are there inside the context and nowhere else."""
-    _check_wishes(engine, workers)
     here = partial(Simulation, config, dataset=dataset, module=module, loss=loss, trace=trace, saved=saved, stop=stop)
     # A fresh process can be told a config, not objects that live in this one.
     portable = dataset is None and module is None and loss is None and policies.is_portable(config.exchange.method)
@@ -64,13 +63,6 @@ def start(
 def check(config: Config, device: str) -> None:
     """Refuse a run that cannot be."""
     Simulation(config, torch_device=device, group=ALONE)
-
-
-def _check_wishes(engine: object, workers: object) -> None:
-    if engine not in get_args(Engine):
-        raise CfclError(f"engine={engine!r} is not known: choose {' or '.join(get_args(Engine))}")
-    if workers is not None and (type(workers) is not int or workers < 1):
-        raise CfclError(f"workers={workers!r} is not a whole number from 1: give one, or none for one per core")
 
 
 def num_cores() -> int:

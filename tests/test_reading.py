@@ -1,0 +1,31 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from cfcl import reading
+
+
+def test_text_comes_without_the_mark_of_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"\xef\xbb\xbf\xc3\xa4\r\n")
+    assert reading.text(tmp_path / "a") == "ä\r\n"
+    assert reading.text(tmp_path / "a", limit=7) == "ä\r\n"
+
+
+def test_what_is_no_file_of_a_limited_size_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"12345678")
+    (tmp_path / "latin").write_bytes(b"\xe4")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for name in ("pipe", "/dev/zero", "/dev/null"):
+        with pytest.raises(ValueError, match="it is not a regular file"):
+            reading.text(tmp_path / name)
+    with pytest.raises(ValueError, match="it has 8 bytes, more than 7"):
+        reading.text(tmp_path / "large", limit=7)
+    with pytest.raises(UnicodeDecodeError):
+        reading.text(tmp_path / "latin")
+    for name in ("", "absent", "loop", "large/file"):
+        with pytest.raises(OSError, match=r"Is a directory|No such file|symbolic links|Not a directory"):
+            reading.text(tmp_path / name)
+    with pytest.raises(ValueError, match="null"):
+        reading.text(tmp_path / "a\0b")
