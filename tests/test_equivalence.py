@@ -36,7 +36,6 @@ READINGS = [
     ("model.encoder=slim-resnet18", "model.embedding_dim=8", "train.steps=5"),
     ("model.encoder=slim-resnet18", "aggregation.buffers=local", "train.steps=5"),
     ("train.objective=infonce", "train.schedule=cosine", "train.warmup=2", "train.weight_decay=0.1"),
-    ("train.objective=dcl", "exchange.mode=implicit", "aggregation.ema=0.5"),
     ("train.objective=vicreg", "exchange.mode=implicit", "aggregation.server=momentum"),
     ("train.objective=byol", "aggregation.adopt=fedema", "aggregation.target=local"),
 ]
@@ -78,9 +77,8 @@ CROWDS: list[tuple[int, tuple[str, ...]]] = [
     (4, ("model.encoder=slim-resnet18", "train.steps=6", "aggregation.num_devices=3")),
     (2, ("aggregation.rule=trimmed", "aggregation.trim=0.3", "aggregation.num_devices=3", "train.steps=8")),
     (3, ("aggregation.rule=median", "train.steps=8")),
-    (2, ("train.objective=infonce",)),
     (2, ("train.objective=infonce", "exchange.mode=implicit", "aggregation.server=adam", "aggregation.ema=0.5")),
-    (3, ("train.objective=byol", "exchange.mode=implicit", "aggregation.adopt=fedema")),
+    (2, ("train.objective=byol", "aggregation.adopt=fedema", "train.schedule=cosine")),
 ]
 
 
