@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 def test_a_run_and_its_report_may_lie_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plots, "draw_run", lambda run, folder: None)
-    monkeypatch.setattr(report, "render", lambda runs: "page")
+    monkeypatch.setattr(report, "render", lambda runs, unfinished: "page")
     ran = invoke("run", "digits", *SETS, "--set", "train.steps=2", "--workers", "1", "--out", ODD)
     told = invoke("report", ODD, "--out", f"{ODD}.html")
 
