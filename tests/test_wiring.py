@@ -36,7 +36,10 @@ def on_links(word: str) -> set[Name]:
 
 
 ALWAYS = {
-    *((word,) for word in ("partition", "graph", "health", "health-augment", "health-devices", "probe", "label-map", "model")),
+    *(
+        (word,)
+        for word in ("partition", "graph", "health", "health-augment", "health-devices", "probe", "label-map", "model")
+    ),
     *named("batch", DEVICES, STEPS),
     *named("augment", DEVICES, STEPS),
 }
