@@ -181,7 +181,7 @@ def _read(path: Path) -> str:
         ) from None
     except (OSError, ValueError) as error:
         remedy = "give a readable UTF-8 TOML file, or - for standard input"
-        raise CfclError(f"cannot read {str(path)!r} as text: {error}; {remedy}") from None
+        raise CfclError(f"cannot read {str(path)!r:.200} as text: {error}; {remedy}") from None
 
 
 def _apply(table: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
