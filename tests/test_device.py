@@ -248,7 +248,7 @@ def test_absorbed_points_join_the_batches_and_the_weight() -> None:
     # half of the triplets are cross pairs: half of one point in two is pulled
     assert report.pulled_share == 0.25
     assert receiver.active == report.active
-    sent = device.upload(receiver, 4)
+    sent = device.upload(setting, receiver, 4)
     assert (sent.source, sent.target, sent.step) == (0, SERVER, 4)
     assert torch.equal(sent.params, receiver.weights.params)
     # 20 own and 10 pulled points
@@ -287,7 +287,62 @@ def test_the_weight_is_the_mean_over_the_updates_since_the_last_aggregation() ->
     for step in (1, 2):
         state, _ = device.local_step(setting, state, step)
     # (20 + 30 + 30) / 3
-    assert device.upload(state, 3).weight == pytest.approx(80 / 3)
+    assert device.upload(setting, state, 3).weight == pytest.approx(80 / 3)
+
+
+def adopted(state: DeviceState, setting: Setting, value: float) -> DeviceState:
+    params = torch.full_like(state.weights.params, value)
+    return device.adopt(setting, state, GlobalModel(SERVER, 0, 4, params, state.weights.buffers))
+
+
+def test_fedema_mixes_by_distance_with_a_scaler_of_the_first_time() -> None:
+    setting = make_setting(small("aggregation.adopt=fedema"))
+    state = begin(setting, 0, images(20, 0))
+    zeros = torch.zeros_like(state.weights.params)
+    first = adopted(replace(state, weights=Weights(zeros, state.weights.buffers)), setting, 1.0)
+    # 0.7 of its own zeros and 0.3 of ones
+    torch.testing.assert_close(first.weights.params, zeros + 0.3)
+    assert torch.equal(first.anchor.params, zeros + 1.0)
+    # now 0.35 apart, then 1: mu = 0.7 * 0.35 = 0.245
+    second = adopted(first, setting, 0.65)
+    torch.testing.assert_close(second.weights.params, zeros + (0.245 * 0.3 + 0.755 * 0.65))
+    assert second.scaler == first.scaler > 0
+    # three times as far as at first: mu = 1
+    torch.testing.assert_close(adopted(first, setting, 3.3).weights.params, zeros + 0.3)
+
+
+def test_without_fedema_the_global_model_is_taken_as_it_is() -> None:
+    setting = make_setting(small())
+    state = adopted(begin(setting, 0, images(20, 0)), setting, 0.5)
+    assert set(state.weights.params.tolist()) == {0.5}
+    assert state.scaler == 0.0
+
+
+def test_schedule_and_decay_act_on_the_update() -> None:
+    def change(*overrides: str, step: int = 0) -> torch.Tensor:
+        setting = make_setting(small("train.optimiser=sgd", *overrides))
+        state = begin(setting, 0, images(20, 0))
+        return device.local_step(setting, state, step)[0].weights.params - state.weights.params
+
+    plain = change()
+    torch.testing.assert_close(change("train.warmup=4"), plain / 4, rtol=1e-3, atol=1e-7)
+    # half-way: half of the step size
+    torch.testing.assert_close(change("train.schedule=cosine", step=6), change(step=6) / 2, rtol=1e-3, atol=1e-7)
+    initial = make_setting(small()).encoder.initial.params
+    torch.testing.assert_close(change("train.weight_decay=2"), plain - 0.002 * initial, rtol=1e-3, atol=1e-7)
+
+
+def test_a_target_may_stay_at_its_device() -> None:
+    for where, sent, kept in (("average", {"target"}, 2.0), ("local", set(), 3.0)):
+        config = small("train.objective=byol", f"aggregation.target={where}")
+        setting = make_setting(config)
+        setting = replace(setting, extras={"target": torch.zeros(2)})
+        state = replace(begin(setting, 0, images(20, 0)), extras={"target": torch.full((2,), 3.0)})
+        message = device.upload(setting, state, 4)
+        assert message.extras.keys() == setting.averaged.keys() == sent
+        average = {name: torch.full((2,), 2.0) for name in sent}
+        state = device.adopt(setting, state, GlobalModel(SERVER, 0, 4, *state.weights, average))
+        assert state.extras["target"].tolist() == [kept, kept]
 
 
 @pytest.mark.equation("24")
@@ -315,7 +370,7 @@ def test_embeddings_act_through_the_regulariser_and_not_through_batches() -> Non
     assert report.pulled_share == 0.0
     assert not torch.equal(alone.weights.params, together.weights.params)
     # implicit items are no datapoints: the weight stays |D_i|
-    assert device.upload(together, 4).weight == 20.0
+    assert device.upload(setting, together, 4).weight == 20.0
 
 
 def test_stale_embeddings_weigh_less_when_age_counts() -> None:

@@ -35,6 +35,9 @@ READINGS = [
     ("partition.kind=dirichlet", "partition.alpha=0.5", "partition.min_points=10"),
     ("model.encoder=slim-resnet18", "model.embedding_dim=8", "train.steps=5"),
     ("model.encoder=slim-resnet18", "aggregation.buffers=local", "train.steps=5"),
+    ("train.objective=infonce", "train.schedule=cosine", "train.warmup=2", "train.weight_decay=0.1"),
+    ("train.objective=vicreg", "exchange.mode=implicit", "aggregation.server=momentum"),
+    ("train.objective=byol", "aggregation.adopt=fedema", "aggregation.target=local"),
 ]
 
 
@@ -74,6 +77,8 @@ CROWDS: list[tuple[int, tuple[str, ...]]] = [
     (4, ("model.encoder=slim-resnet18", "train.steps=6", "aggregation.num_devices=3")),
     (2, ("aggregation.rule=trimmed", "aggregation.trim=0.3", "aggregation.num_devices=3", "train.steps=8")),
     (3, ("aggregation.rule=median", "train.steps=8")),
+    (2, ("train.objective=infonce", "exchange.mode=implicit", "aggregation.server=adam", "aggregation.ema=0.5")),
+    (2, ("train.objective=byol", "aggregation.adopt=fedema", "train.schedule=cosine")),
 ]
 
 
@@ -91,6 +96,7 @@ ISOLATED: list[tuple[str, ...]] = [
     ("model.encoder=slim-resnet18", "train.steps=6", "aggregation.num_devices=3", "cost.charge_broadcast=true"),
     ("aggregation.rule=median", "train.steps=8"),
     ("aggregation.rule=trimmed", "aggregation.trim=0.3", "aggregation.num_devices=3", "train.steps=8"),
+    ("train.objective=byol", "exchange.mode=implicit", "aggregation.server=momentum", "aggregation.adopt=fedema"),
 ]
 
 

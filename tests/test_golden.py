@@ -84,6 +84,17 @@ RUNS: dict[str, tuple[str, ...]] = {
         "train.learning_rate=0.002",
         "train.composition=negatives_only",
     ),
+    "infonce-explicit": (
+        "train.objective=infonce",
+        "exchange.method=uniform",
+        "exchange.buffer=keep",
+        "train.schedule=cosine",
+        "train.warmup=3",
+    ),
+    "infonce-implicit": ("train.objective=infonce", "train.weight_decay=0.5", "aggregation.ema=0.6", IMPLICIT),
+    "dcl-fedema": ("train.objective=dcl", "aggregation.adopt=fedema"),
+    "vicreg": ("train.objective=vicreg", "aggregation.server=momentum", "aggregation.server_rate=0.5", IMPLICIT),
+    "byol": ("train.objective=byol", "train.momentum=0.8", "aggregation.server=adam", IMPLICIT),
     "kmeans-explicit": ("exchange.method=kmeans", "seed=3"),  # with seed 0 two candidates are as near to a centroid
     # BatchNorm turns rounding into noise: a policy that does not look at embeddings
     "batch-norm": (

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from cfcl import server
+from cfcl.config import AggregationConfig
 from cfcl.exchange.messages import SERVER, LocalModel
 from cfcl.models import Weights
 from cfcl.server import ServerState
@@ -101,3 +102,60 @@ def test_the_broadcast_reaches_everyone() -> None:
         (-1, 1, 8),
         (-1, 2, 8),
     ]
+
+
+def after(settings: AggregationConfig, *averages: float) -> list[ServerState]:
+    """The server after each of these averages; it begins with parameters 1, -1 and buffers 10."""
+    found = [server.begin(settings, Weights(torch.tensor([1.0, -1.0]), torch.tensor([10.0])), (0,), {})]
+    for value in averages:
+        total = server.start(found[-1])
+        server.add(total, model(0, value, 3.0))
+        found.append(server.improve(settings, found[-1], server.finish(found[-1], total)))
+    return found[1:]
+
+
+def test_the_average_is_the_global_model_unless_the_server_has_its_own_mind() -> None:
+    one, two = after(AggregationConfig(), 3.0, 2.0)
+    assert (one.model.params.tolist(), two.model.params.tolist()) == ([3.0, -3.0], [2.0, -2.0])
+    assert (two.moments, two.smooth) == (None, None)
+    assert two.result is two.model
+
+
+def test_server_momentum_by_hand() -> None:
+    one, two = after(AggregationConfig(server="momentum", server_momentum=0.5), 3.0, 2.0)
+    # 1 - 3 = -2: 1 + 2 = 3; then 0.5 * -2 + (3 - 2) = 0: it stays
+    assert one.model.params.tolist() == [3.0, -3.0]
+    assert two.model.params.tolist() == [3.0, -3.0]
+    # running statistics are averaged
+    assert two.model.buffers.tolist() == [20.0]
+    (half,) = after(AggregationConfig(server="momentum", server_rate=0.25), 3.0)
+    assert half.model.params.tolist() == [1.5, -1.5]
+
+
+def test_server_adam_by_hand() -> None:
+    (one,) = after(AggregationConfig(server="adam", server_rate=0.1), 3.0)
+    # gradient -2: the first step is 0.1 * 2 / (2 + 0.001) towards the average
+    torch.testing.assert_close(one.model.params, torch.tensor([1.09995, -1.09995]))
+    assert one.moments is not None
+    torch.testing.assert_close(one.moments.second, torch.tensor([0.04, 0.04]))
+    (default,) = after(AggregationConfig(server="adam"), 3.0)
+    torch.testing.assert_close(default.model.params, torch.tensor([1.009995, -1.009995]))
+
+
+def test_the_moving_average_is_what_is_left_behind() -> None:
+    one, two = after(AggregationConfig(ema=0.75), 5.0, 2.0)
+    # 0.75 * 1 + 0.25 * 5 = 2; 0.75 * 2 + 0.25 * 2 = 2; buffers 0.75 * 10 + 0.25 * 50 = 20, 0.75 * 20 + 0.25 * 20 = 20
+    assert one.result.params.tolist() == [2.0, -2.0]
+    assert two.result.params.tolist() == [2.0, -2.0]
+    assert one.result.buffers.tolist() == two.result.buffers.tolist() == [20.0]
+    assert two.model.params.tolist() == [2.0, -2.0]
+    assert one.model.params.tolist() == [5.0, -5.0]
+
+
+def test_a_server_that_gets_no_model_does_not_move() -> None:
+    settings = AggregationConfig(server="momentum", ema=0.5)
+    (state,) = after(settings, 3.0)
+    silent = server.improve(settings, state, server.finish(state, server.start(state)))
+    assert silent.model is state.model
+    assert silent.moments is state.moments
+    assert silent.smooth is state.smooth

@@ -44,6 +44,16 @@ OTHER: dict[str, object] = {
     "train.composition": "union",
     "train.remote_fraction": 0.2,
     "aggregation.trim": 0.3,
+    "train.negatives": "batch",
+    "train.temperature": 0.7,
+    "train.invariance": 3.0,
+    "train.variance": 4.0,
+    "train.covariance": 5.0,
+    "train.momentum": 0.5,
+    "aggregation.target": "local",
+    "aggregation.server_rate": 0.3,
+    "aggregation.server_momentum": 0.4,
+    "aggregation.autoscaler": 0.2,
     "aggregation.moments": "reset",
     "aggregation.buffers": "local",
     "model.norm": "group",
@@ -68,6 +78,9 @@ SHAPES = (
     ("partition.kind=dirichlet", "graph.kind=erdos_renyi", "graph.degree=2", "cost.charge_broadcast=true"),
     ("model.encoder=slim-resnet18", "exchange.buffer=limit", "aggregation.rule=trimmed"),
     ("data.dataset=usps",),
+    ("train.objective=dcl", "aggregation.server=adam"),
+    ("train.objective=vicreg", "aggregation.adopt=fedema"),
+    ("train.objective=byol",),
 )
 """Runs in which the remaining settings act."""
 
@@ -83,6 +96,16 @@ def test_what_is_called_idle_changes_no_record(word: str) -> None:
     assert "partition.alpha" in ignored
     changed = configs.override(run, [f"{name}={OTHER[name]}" for name in ignored])
     assert changed != run
+    assert list(Simulation(changed, reference=True).rows()) == list(Simulation(run, reference=True).rows())
+
+
+@pytest.mark.parametrize("objective", ["infonce", "byol"])
+def test_what_is_called_idle_changes_no_record_of_another_objective(objective: str) -> None:
+    run = small("train.steps=7", "evaluation.every=9", f"train.objective={objective}", "exchange.mode=implicit")
+    ignored = idle(run)
+    assert {"train.negatives", "train.variance"} <= set(ignored)
+    assert ("train.momentum" in ignored, "regulariser.reduction" in ignored) == (objective == "infonce",) * 2
+    changed = configs.override(run, [f"{name}={OTHER[name]}" for name in ignored if name != "train.composition"])
     assert list(Simulation(changed, reference=True).rows()) == list(Simulation(run, reference=True).rows())
 
 

@@ -1,4 +1,4 @@
-"""The server: which models it averages, and how. It never sees a datapoint or an embedding."""
+"""The server: which models it averages, how, and what it makes of that. It never sees a datapoint or an embedding."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,11 +7,16 @@ import torch
 from torch import Tensor
 
 from cfcl import rng
-from cfcl.config import Config
+from cfcl.config import AggregationConfig, Config
+from cfcl.core import optimisers
 from cfcl.core.averaging import accumulate, trimmed_mean
+from cfcl.core.optimisers import Moments
 from cfcl.errors import CfclError
 from cfcl.exchange.messages import SERVER, GlobalModel, LocalModel
 from cfcl.models import Weights
+
+ADAM_DECAY, ADAM_FLOOR = 0.99, 1e-3
+"""Of the server's Adam: decay of the squares, and what is added to their root."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +33,34 @@ class ServerState:
     """Those that have arrived at this aggregation, where the rule needs all at once."""
     total: Tensor | None = None
     """Their sum, or a block of the result of another rule."""
+    moments: Moments | None = None
+    """Of the server's optimiser, if it has one."""
+    smooth: Weights | None = None
+    """The moving average of the global model, if there is one."""
+
+    @property
+    def result(self) -> Weights:
+        """The model that is judged, and left behind."""
+        return self.model if self.smooth is None else self.smooth
 
     @property
     def first(self) -> bool:
         """Whether the sum starts here."""
         return 0 in self.serves or not self.serves
+
+
+def begin(
+    settings: AggregationConfig, model: Weights, serves: Sequence[int], extras: Mapping[str, Tensor]
+) -> ServerState:
+    """The server before the first step."""
+    zeros = torch.zeros_like(model.params)
+    return ServerState(
+        model,
+        tuple(serves),
+        extras,
+        moments=None if settings.server == "average" else Moments(zeros, zeros, 0),
+        smooth=model if settings.ema > 0 else None,
+    )
 
 
 def participants(config: Config, step: int) -> tuple[int, ...]:
@@ -82,6 +110,34 @@ def combine(config: Config, entries: Tensor) -> Tensor:
     if len(entries) == 0:
         return torch.zeros(entries.shape[1], dtype=torch.float64)
     return trimmed_mean(entries, 0.5 if config.aggregation.rule == "median" else config.aggregation.trim)
+
+
+def improve(settings: AggregationConfig, before: ServerState, after: ServerState) -> ServerState:
+    """The server when it has made its own step from the model of `before` towards the average, that of `after`."""
+    if after.model is before.model:  # no model has arrived
+        return after
+    params, moments = _step(settings, before, after.model.params)
+    model = Weights(params, after.model.buffers)
+    smooth = before.smooth
+    if smooth is not None:
+        smooth = Weights(*(torch.lerp(new, old, settings.ema) for new, old in zip(model, smooth, strict=True)))
+    return replace(after, model=model, moments=moments, smooth=smooth)
+
+
+def _step(settings: AggregationConfig, state: ServerState, average: Tensor) -> tuple[Tensor, Moments | None]:
+    """New global parameters, with the way from the average back to the old ones as gradient."""
+    if state.moments is None:
+        return average, None
+    params = state.model.params
+    if settings.server == "momentum":
+        rate = settings.server_rate or 1.0
+        return optimisers.momentum_update(
+            params, params - average, state.moments, learning_rate=rate, momentum=settings.server_momentum
+        )
+    betas, rate = (settings.server_momentum, ADAM_DECAY), settings.server_rate or 0.01
+    return optimisers.adam_update(
+        params, params - average, state.moments, learning_rate=rate, betas=betas, eps=ADAM_FLOOR
+    )
 
 
 def aggregate(models: Sequence[LocalModel]) -> Weights:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from cfcl.core.averaging import accumulate, trimmed_mean
+from cfcl.core.averaging import accumulate, autoscaler, mixture, trimmed_mean
 
 
 @pytest.mark.equation("5")
@@ -72,3 +72,25 @@ def test_zeros_have_no_sign() -> None:
 def test_a_trimmed_mean_is_in_double_precision() -> None:
     # in single precision the ones would be lost
     assert trimmed_mean(torch.tensor([[2.0**24], [1.0], [1.0]]), 0.0).tolist() == [5_592_406.0]
+
+
+OWN, AVERAGE = torch.tensor([1.0, 0.0, -2.0]), torch.tensor([4.0, 4.0, -2.0])
+
+
+@pytest.mark.parametrize(
+    ("scaler", "expected"),
+    [
+        (0.0, [4.0, 4.0, -2.0]),
+        (0.1, [2.5, 2.0, -2.0]),  # they are 5 apart: mu = 0.5
+        (0.2, [1.0, 0.0, -2.0]),
+        (7.0, [1.0, 0.0, -2.0]),  # mu is at most 1
+    ],
+)
+def test_the_further_apart_the_more_a_device_keeps_of_its_own(scaler: float, expected: list[float]) -> None:
+    torch.testing.assert_close(mixture(OWN, AVERAGE, scaler=scaler), torch.tensor(expected))
+
+
+def test_the_autoscaler_by_hand() -> None:
+    # 0.7 / 5
+    assert autoscaler(OWN, AVERAGE, share=0.7) == pytest.approx(0.14)
+    assert autoscaler(OWN, OWN, share=0.7) == 0.0

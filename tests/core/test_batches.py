@@ -3,7 +3,7 @@ from typing import Literal
 import pytest
 import torch
 
-from cfcl.core.batches import compose, compose_within
+from cfcl.core.batches import compose, compose_views, compose_within
 
 Composition = Literal["cross", "union", "negatives_only"]
 
@@ -113,3 +113,20 @@ def test_of_an_odd_number_of_cross_pairs_within_a_batch_the_greater_half_has_loc
     # of three cross pairs two have local anchors, and their negative is the one pulled anchor, 10 + floor(0.6 * 4)
     assert anchor.tolist() == [5, 6, 12, 8, 9, 4]
     assert rows.tolist() == [2, 2, 0, 4, 5, 3]
+
+
+@pytest.mark.parametrize(
+    ("fraction", "num_pulled", "expected"),
+    [
+        (0.5, 5, [7, 2, 12, 10]),
+        (0.5, 0, [7, 2, 9, 4]),
+        (0.0, 5, [7, 2, 9, 4]),
+        (0.75, 5, [7, 12, 10, 14]),
+        (1.0, 5, [12, 10, 14, 13]),
+        (0.75, 2, [7, 2, 12, 10]),  # no more pulled points than there are
+    ],
+)
+def test_of_a_batch_of_views_a_share_is_pulled(fraction: float, num_pulled: int, expected: list[int]) -> None:
+    local, pulled = torch.tensor([7, 2, 9, 4]), torch.tensor([2, 0, 4, 3, 1])[:num_pulled]
+    found = compose_views(local, pulled, num_local=10, remote_fraction=fraction)
+    assert found.tolist() == expected

@@ -30,6 +30,7 @@ CONFIGS = {
     "novel": ("exchange.method=novel", "exchange.buffer=limit", "exchange.buffer_size=9"),
     "bulk": ("exchange.method=bulk", "train.optimiser=sgd"),
     "push": ("exchange.mode=implicit", "exchange.push=aggregation", "exchange.importance_model=both_local"),
+    "byol": ("train.objective=byol", "aggregation.adopt=fedema", "aggregation.server=adam", "aggregation.ema=0.5"),
     "batchnorm": ("model.encoder=slim-resnet18", "aggregation.buffers=local", "train.steps=8"),
 }
 EVERY = "evaluation.log_every=1"
@@ -174,12 +175,13 @@ def test_other_settings_versions_data_and_modules_are_refused_by_name(
     refused(
         "model is not what the run began with", module=torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 16))
     )
+    refused("loss is not what the run began with", loss=lambda one, two: (one - two).square().mean())
     with monkeypatch.context() as patch:
         patch.setattr(configs, "NUMERICS", 99)
         refused("the checkpoint is of numerics 2, and this version of cfcl has 99: use the version that began the run")
     with monkeypatch.context() as patch:
         patch.setattr(resuming, "FORMAT", 99)
-        refused("the checkpoint is of format 1, and this version of cfcl has 99")
+        refused("the checkpoint is of format 2, and this version of cfcl has 99")
 
 
 def test_data_that_moved_are_found_again(tmp_path: Path) -> None:

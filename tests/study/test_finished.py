@@ -24,7 +24,7 @@ LOW, HIGH = (0.5, 0.5, 0.5), (0.5, 0.75, 1.0)
 
 
 class _Train(TrainConfig):
-    warmup: int = 0
+    patience: int = 0
 
 
 class _Future(Section):
@@ -47,7 +47,7 @@ def _later(config: Config, **changes: dict[str, Any]) -> Config:
 def test_a_new_field_orphans_no_run() -> None:
     for config in (Config(), small("seed=3"), configs.load("usps")):
         assert _later(config).digest == config.digest
-        assert _later(config, train={"warmup": 5}).digest != config.digest
+        assert _later(config, train={"patience": 5}).digest != config.digest
         assert _later(config, future={"objective": "pairs"}).digest != config.digest
 
 

@@ -181,20 +181,41 @@ class TrainConfig(Section):
 
     steps: Annotated[int, Field(ge=1, le=10**6)] = 1000
     """T: updates of every device."""
+    objective: Literal["triplet", "infonce", "dcl", "vicreg", "byol"] = "triplet"
+    """What devices minimise. `triplet`: the paper's, Eq. (1). The others see two augmented views of each point:
+    `infonce` (NT-Xent), `dcl` (the same without the positive in the denominator, for small batches), `vicreg`, `byol`
+    (a momentum target and no negatives)."""
     batch_size: Annotated[int, Field(ge=1, le=10**5)] = 32
-    """Triplets per update."""
+    """Triplets per update, or points of which two views are seen."""
     optimiser: Literal["adam", "sgd"] = "adam"
     """The local update, Eq. (4): with Adam's preconditioner, or plain."""
     learning_rate: Annotated[float, Field(gt=0, le=LARGEST)] = 1e-3
     """Step size alpha."""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """The step size over a run: the same, or down to 0 by half a cosine."""
+    warmup: Count = 0
+    """First updates, over which the step size rises in a straight line."""
+    weight_decay: NonNegative = 0.0
+    """Share of the weights that an update takes away, times the step size (decoupled, as in AdamW); 0 is off."""
     margin: Positive = 0.5
-    """m of the triplet loss, Eq. (1)."""
+    """m of the triplet loss, Eq. (1), which also scores candidates for every objective, Eq. (10)."""
+    temperature: Positive = 0.2
+    """What cosines are divided by (objectives `infonce`, `dcl`)."""
+    invariance: NonNegative = 25.0
+    """Weight of the difference between two views (objective `vicreg`)."""
+    variance: NonNegative = 25.0
+    """Weight of what a dimension's standard deviation lacks of 1 (objective `vicreg`)."""
+    covariance: NonNegative = 1.0
+    """Weight of the squared covariances between dimensions (objective `vicreg`)."""
+    momentum: Share = 0.99
+    """How much of itself the target keeps at each update; the rest is the model's (objective `byol`)."""
     composition: Literal["cross", "union", "negatives_only"] = "cross"
     """How pulled datapoints enter a batch. `cross`: a share of triplets pairs a local with a pulled point, in
     either role; `union`: anchors and negatives uniform over all points held; `negatives_only`: pulled points are only
     negatives."""
     remote_fraction: Share = 0.5
-    """Share of a batch that is cross pairs (`cross`) or has pulled negatives (`negatives_only`)."""
+    """Share of a batch that is cross pairs (`cross`) or has pulled negatives (`negatives_only`); for two views, share
+    of its points that were pulled, as far as there are any."""
     negatives: Literal["drawn", "batch"] = "drawn"
     """`drawn`: points drawn for this purpose; `batch`: other anchors of the batch (with `cross`), a third less work."""
     fedprox: NonNegative = 0.0
@@ -206,6 +227,24 @@ class TrainConfig(Section):
             raise ValueError(
                 f"negatives='batch' goes with composition='cross' and a batch_size of 2 or more, not with "
                 f"composition={self.composition!r} and batch_size={self.batch_size}: set train.negatives='drawn'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_views(self) -> Self:
+        if self.objective != "triplet" and self.batch_size < 2:
+            raise ValueError(
+                f"objective={self.objective!r} compares points of one batch, but batch_size={self.batch_size}: set "
+                "train.batch_size=2 or more"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_warmup(self) -> Self:
+        if self.warmup >= self.steps:
+            raise ValueError(
+                f"warmup={self.warmup} is not below steps={self.steps}, so the step size would never reach "
+                "learning_rate: lower train.warmup"
             )
         return self
 
@@ -226,6 +265,23 @@ class AggregationConfig(Section):
     """Adam's moments when a device adopts the global model."""
     buffers: Literal["average", "local"] = "average"
     """Running statistics of normalisation layers: averaged with the weights, or kept by each device."""
+    target: Literal["average", "local"] = "average"
+    """The momentum target (train.objective `byol`): averaged with the weights, or kept by each device and not sent."""
+    server: Literal["average", "momentum", "adam"] = "average"
+    """What the server makes of the average: the global model, or a step towards it with momentum (FedAvgM) or with
+    Adam's preconditioner (FedAdam)."""
+    server_rate: Positive | None = None
+    """Size of the server's step (server `momentum`, `adam`); not set: 1 and 0.01."""
+    server_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """How much of its last step the server keeps (server `momentum`, `adam`)."""
+    ema: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Decay of a moving average of the global model, which is then what is judged and what a run leaves behind; devices
+    go on with the global model itself. 0 is off."""
+    adopt: Literal["replace", "fedema"] = "replace"
+    """What a device makes of the global model: its own, or a mixture with its own, in which the own model weighs the
+    more the further both are apart (FedEMA)."""
+    autoscaler: Share = 0.7
+    """Weight of the own model in the first mixture (adopt `fedema`)."""
 
 
 class ExchangeConfig(Section):

@@ -53,6 +53,7 @@ class Use(NamedTuple):
 
 _SCORING = _by("cfcl", "bulk")
 _PERIODIC = _by("cfcl", "uniform", "kmeans", "novel", "oracle")
+_TRIPLET = _is("train.objective", "triplet")
 
 # All rules about a setting must hold for it to act; the first that does not is the one that is told.
 USES = (
@@ -90,12 +91,35 @@ USES = (
         _all(_SCORING, _implicit),
     ),
     Use("exchange.novelty", "with method novel", _by("novel")),
+    Use("train.composition train.negatives", "with train.objective='triplet'", _TRIPLET),
     Use(
         "train.remote_fraction",
         "with train.composition='cross' or 'negatives_only'",
-        _is("train.composition", "cross", "negatives_only"),
+        lambda run: run.train.objective != "triplet" or run.train.composition != "union",
     ),
     Use("aggregation.trim", "with aggregation.rule='trimmed'", _is("aggregation.rule", "trimmed")),
+    Use(
+        "train.temperature",
+        "with train.objective='infonce' or 'dcl'",
+        _is("train.objective", "infonce", "dcl"),
+    ),
+    Use(
+        "train.invariance train.variance train.covariance",
+        "with train.objective='vicreg'",
+        _is("train.objective", "vicreg"),
+    ),
+    Use("train.momentum aggregation.target", "with train.objective='byol'", _is("train.objective", "byol")),
+    Use(
+        "regulariser.reduction",
+        "with train.objective='triplet', 'vicreg' or 'byol'",
+        _is("train.objective", "triplet", "vicreg", "byol"),
+    ),
+    Use(
+        "aggregation.server_*",
+        "with aggregation.server='momentum' or 'adam'",
+        _is("aggregation.server", "momentum", "adam"),
+    ),
+    Use("aggregation.autoscaler", "with aggregation.adopt='fedema'", _is("aggregation.adopt", "fedema")),
     Use("aggregation.moments", "with train.optimiser='adam'", _is("train.optimiser", "adam")),
     Use(
         "aggregation.buffers", "with BatchNorm", _all(_is("model.encoder", "slim-resnet18"), _is("model.norm", "batch"))

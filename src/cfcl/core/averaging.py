@@ -1,4 +1,4 @@
-"""The server's average, as a fold: models are added one by one, in an order that decides the bits."""
+"""The server's average, as a fold: models are added one by one, in an order that decides the bits; and its adoption."""
 
 import torch
 from jaxtyping import Float
@@ -23,3 +23,17 @@ def trimmed_mean(models: Float[Tensor, "models params"], share: float) -> Float[
     for values in models.sort(dim=0).values[cut : number - cut]:
         accumulate(total, values, 1.0)  # one by one: a sum over rows takes another order for another number of columns
     return total / (number - 2 * cut)
+
+
+def autoscaler(own: Float[Tensor, " params"], average: Float[Tensor, " params"], *, share: float) -> float:
+    """The scaler with which `mixture` gives the own model this `share`; 0 if both models agree."""
+    distance = float((average - own).norm())
+    return share / distance if distance > 0 else 0.0
+
+
+def mixture(
+    own: Float[Tensor, " params"], average: Float[Tensor, " params"], *, scaler: float
+) -> Float[Tensor, " params"]:
+    """FedEMA: `mu own + (1 - mu) average` with `mu = min(scaler |average - own|, 1)`."""
+    share = min(scaler * float((average - own).norm()), 1.0)
+    return torch.lerp(average, own, share)

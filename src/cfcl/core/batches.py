@@ -1,4 +1,4 @@
-"""Which points meet in a triplet."""
+"""Which points meet in a triplet, or in a batch of views."""
 
 from typing import Literal
 
@@ -66,3 +66,14 @@ def compose_within(
         ]
     )
     return anchor, negative
+
+
+def compose_views(
+    local: Int[Tensor, " batch"], pulled: Int[Tensor, " pulled"], *, num_local: int, remote_fraction: float
+) -> Int[Tensor, " batch"]:
+    """Positions of distinct points, local ones first and then a share of pulled ones, as far as there are any.
+
+    `local` and `pulled` are distinct positions among the local and among the pulled points, in random order.
+    """
+    num_remote = min(round(remote_fraction * len(local)), len(pulled))
+    return torch.cat([local[: len(local) - num_remote], num_local + pulled[:num_remote]])

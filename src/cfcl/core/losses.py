@@ -1,4 +1,4 @@
-"""The triplet loss, its sums, and its regularised form."""
+"""Losses: the triplet loss, its sums and its regularised form; and those of two augmented views of each point."""
 
 import math
 from typing import Literal
@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn import functional
 
 from cfcl.core.clustering import squared_distances
 
@@ -96,3 +97,77 @@ def proximal_gradient(
 def active_share(losses: Float[Tensor, " batch"]) -> float:
     """Share of triplets whose hinge is open, so that they move the model."""
     return float((losses > 0).to(torch.float64).mean())
+
+
+def view_similarities(
+    views: Float[Tensor, "rows dim"], *, temperature: float
+) -> tuple[Float[Tensor, " rows"], Float[Tensor, "rows rows"]]:
+    """Cosines over the temperature: of each row with the other view of its point, and with every other point's views.
+
+    The first views of all points come first, their second views after them. -inf stands for a row itself and for its
+    other view.
+    """
+    size = len(views) // 2
+    directions = functional.normalize(views, dim=-1)
+    similarities = directions @ directions.T / temperature
+    own = torch.eye(size, dtype=torch.bool, device=views.device).repeat(2, 2)
+    return similarities.diagonal(size).repeat(2), similarities.masked_fill(own, -math.inf)
+
+
+def received_similarities(
+    views: Float[Tensor, "rows dim"],
+    received: Float[Tensor, "received dim"],
+    *,
+    temperature: float,
+    weight: float,
+    margin: float,
+) -> Float[Tensor, "rows received"]:
+    """Cosines over the temperature with received embeddings, plus log W_t; -inf where one is likely of the same kind.
+
+    That is where its squared distance is below the dynamic margin.
+    """
+    similarities = functional.normalize(views, dim=-1) @ functional.normalize(received.detach(), dim=-1).T / temperature
+    alike = torch.cdist(views.detach(), received.detach()).square() < margin
+    return (similarities + math.log(weight)).masked_fill(alike, -math.inf)
+
+
+def decoupled_loss(positive: Float[Tensor, " rows"], negatives: Float[Tensor, "rows others"]) -> Float[Tensor, " rows"]:
+    """Per-row decoupled contrastive loss: `log sum exp(negatives) - positive`, which may be below 0."""
+    return negatives.logsumexp(dim=1) - positive
+
+
+def nt_xent_loss(positive: Float[Tensor, " rows"], negatives: Float[Tensor, "rows others"]) -> Float[Tensor, " rows"]:
+    """Per-row InfoNCE, also called NT-Xent: `log(exp(positive) + sum exp(negatives)) - positive`."""
+    return functional.softplus(decoupled_loss(positive, negatives))
+
+
+def variance_hinge(embeddings: Float[Tensor, "batch dim"]) -> Float[Tensor, " dim"]:
+    """How much the standard deviation of each dimension lacks of 1."""
+    return (1.0 - (embeddings.var(dim=0) + 1e-4).sqrt()).clamp_min(0.0)
+
+
+def squared_covariances(embeddings: Float[Tensor, "batch dim"]) -> Float[Tensor, " dim"]:
+    """For each dimension the sum of its squared covariances with the others."""
+    centred = embeddings - embeddings.mean(dim=0)
+    squares = (centred.T @ centred / (len(embeddings) - 1)).square()
+    return squares.sum(dim=1) - squares.diagonal()
+
+
+def vicreg_loss(
+    first: Float[Tensor, "batch dim"],
+    second: Float[Tensor, "batch dim"],
+    *,
+    invariance: float,
+    variance: float,
+    covariance: float,
+) -> Float[Tensor, " batch"]:
+    """Per-point VICReg: the mean squared difference of its views, and the two terms that all points share."""
+    unlike = (first - second).square().mean(dim=-1)
+    flat = (variance_hinge(first) + variance_hinge(second)).mean() / 2
+    entangled = (squared_covariances(first) + squared_covariances(second)).mean()
+    return invariance * unlike + variance * flat + covariance * entangled
+
+
+def byol_loss(prediction: Float[Tensor, "batch dim"], target: Float[Tensor, "batch dim"]) -> Float[Tensor, " batch"]:
+    """Per-row BYOL: `2 - 2 cos(prediction, target)`; the target carries no gradient."""
+    return 2.0 - 2.0 * functional.cosine_similarity(prediction, target.detach(), dim=-1)

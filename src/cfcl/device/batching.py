@@ -57,18 +57,19 @@ def num_pulled(setting: Setting, state: DeviceState) -> int:
 
 def _viewed(setting: Setting, devices: Sequence[int], anchors: Tensor, others: Tensor, step: int) -> Sequence[Tensor]:
     """Device by device the anchors (or a view of them), their augmented views, and the others."""
-    views = _augmented(setting, devices, anchors, step, "augment")
     if setting.objective.two_views:
-        anchors = _augmented(setting, devices, anchors, step, "augment-again")
+        views = _augmented(setting, devices, torch.cat([anchors, anchors], dim=1), step, ["augment-again", "augment"])
+        return views.unbind()
+    views = _augmented(setting, devices, anchors, step, ["augment"])
     return torch.cat([anchors, views, others], dim=1).unbind()
 
 
-def _augmented(setting: Setting, devices: Sequence[int], images: Tensor, step: int, name: str) -> Tensor:
-    """[devices, images, ...]: each device's images under its own draw."""
-    config = setting.config
-    streams = [rng.stream(config.seed, name, device, step) for device in devices]
-    draws = augment.join([augment.draw(images.shape[1:], config.augment, stream) for stream in streams])
-    return torch.unflatten(augment.apply(images.flatten(0, 1), config.augment, draws), 0, (len(devices), -1))
+def _augmented(setting: Setting, devices: Sequence[int], images: Tensor, step: int, names: list[str]) -> Tensor:
+    """[devices, images, ...]: each device's images under its own draws, one part of them for each name."""
+    config, shape = setting.config.augment, torch.Size([images.shape[1] // len(names), *images.shape[2:]])
+    streams = [rng.stream(setting.config.seed, name, device, step) for device in devices for name in names]
+    draws = augment.join([augment.draw(shape, config, stream) for stream in streams])
+    return torch.unflatten(augment.apply(images.flatten(0, 1), config, draws), 0, (len(devices), -1))
 
 
 def _take(states: Sequence[DeviceState], positions: Sequence[Tensor]) -> Tensor:

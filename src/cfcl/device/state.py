@@ -35,7 +35,12 @@ class Setting:
     lacks: Lacks | None = None
     """For policies that cheat, in simulation."""
     extras: Mapping[str, Tensor] = field(default_factory=dict)
-    """State besides the model that devices and server share, as it is at the start."""
+    """State of devices besides the model, as it is at the start."""
+
+    @property
+    def averaged(self) -> Mapping[str, Tensor]:
+        """What of it is averaged with the model."""
+        return self.extras if self.config.aggregation.target == "average" else {}
 
     @property
     def explicit(self) -> bool:
@@ -110,8 +115,10 @@ class DeviceState:
     """Number of those updates."""
     active: float = 1.0
     """Share of the last batch that moved the model."""
+    scaler: float = 0.0
+    """That of FedEMA, set at the first aggregation."""
     extras: Mapping[str, Tensor] = field(default_factory=dict)
-    """State besides the model that is averaged with it."""
+    """State besides the model, such as a momentum target."""
 
 
 def start(setting: Setting, device: int, store: Tensor, places: Tensor) -> DeviceState:
@@ -131,10 +138,12 @@ def start(setting: Setting, device: int, store: Tensor, places: Tensor) -> Devic
 def check(setting: Setting, state: DeviceState) -> None:
     """Refuse a device that holds too few points for its batches or for what it would have to offer."""
     exchange, train = setting.config.exchange, setting.config.train
-    if train.negatives == "batch" and train.batch_size > len(state.points):
+    within = setting.objective.two_views or train.negatives == "batch"
+    if within and train.batch_size > len(state.points):
+        remedy = "" if setting.objective.two_views else ", or set train.negatives='drawn'"
         raise CfclError(
             f"train.batch_size={train.batch_size} exceeds the {len(state.points)} points of device {state.id}, but "
-            "negatives of the same batch must be other points: lower it, or set train.negatives='drawn'"
+            f"negatives of the same batch must be other points: lower it{remedy}"
         )
     if setting.policy.choose is None:
         return

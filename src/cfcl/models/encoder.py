@@ -37,8 +37,12 @@ class Encoder:
         seed: int,
         device: str | torch.device = "cpu",
         module: nn.Module | None = None,
+        tail: Callable[[int], nn.Module] = lambda dim: nn.Identity(),
     ) -> None:
-        """An encoder of `config`, initialised by `seed`; or one around `module`, which brings its own weights."""
+        """An encoder of `config`, initialised by `seed`; or one around `module`, which brings its own weights.
+
+        The parameters of `tail`, made for the length of an embedding, are trained with it; `embed` does without.
+        """
         self.config = config
         self.image_shape = image_shape
         self.device = torch.device(device)
@@ -60,6 +64,7 @@ class Encoder:
         self.initial = Weights(_flatten(self._params), _flatten(self._buffers))
         # Of our own we know it, and an image may be as large as a file says.
         self.embedding_dim = config.embedding_dim if module is None else self._try()
+        self._tail = self._attach(tail, seed)
 
     @property
     def num_parameters(self) -> int:
@@ -87,6 +92,11 @@ class Encoder:
             gradients = torch.autograd.grad(value, self._params)
         return _flatten(gradients), buffers, more
 
+    def predict(self, embeddings: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch dim"]:
+        """What the tail makes of `embeddings`, under the weights of the `gradient` in whose loss this is called."""
+        predictions: Tensor = self._tail(embeddings)
+        return predictions
+
     def state_dict(self, weights: Weights) -> dict[str, Tensor]:
         """The weights under the names of the module's parameters and buffers."""
         self._bind(weights)
@@ -98,6 +108,16 @@ class Encoder:
         self._bind(Weights(self.initial.params.clone(), self.initial.buffers.clone()))
         self._module.load_state_dict(tensors)
         return Weights(_flatten(self._params), _flatten(self._buffers))
+
+    def _attach(self, tail: Callable[[int], nn.Module], seed: int) -> nn.Module:
+        """The tail, its parameters behind those of the encoder, which are the same with any tail."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(rng.derive(seed, "tail"))
+            found = tail(self.embedding_dim).to(self.device)
+        self._params += found.parameters()
+        self._param_sizes = [parameter.numel() for parameter in self._params]
+        self.initial = Weights(_flatten(self._params), self.initial.buffers)
+        return found
 
     def _try(self) -> int:
         """The length of an embedding, seen by embedding two black images."""

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from cfcl.config import RegulariserConfig, TrainConfig
 from cfcl.core import batches, importance, losses
-from cfcl.objectives.base import Layout, Objective, Terms
+from cfcl.objectives.base import Layout, Objective, Seen, Terms, regularised
 
 
 @final
@@ -43,17 +43,12 @@ class Triplet(Objective):
         rows = torch.arange(size)
         return Layout(anchor, anchor[:0], torch.stack([rows, size + rows, row]))
 
-    def terms(
-        self, embeddings: Tensor, roles: Tensor | None, *, received: Tensor, margin: float, weight: float
-    ) -> Terms:
+    def terms(self, seen: Seen, *, received: Tensor, margin: float, weight: float) -> Terms:
         """The hinge of every triplet, and that of its anchor against what was received."""
-        anchor, positive, negative = embeddings.chunk(3) if roles is None else embeddings[roles]
+        anchor, positive, negative = seen.embeddings.chunk(3) if seen.roles is None else seen.embeddings[seen.roles]
         triplet = losses.triplet_loss(anchor, positive, negative, margin=self._train.margin)
-        if weight == 0:
-            return Terms(triplet, torch.zeros_like(triplet), triplet)
         reduction = self._regulariser.reduction
-        extra = losses.regulariser(anchor, positive, received, margin=margin, reduction=reduction)
-        return Terms(triplet, extra, losses.regularised_triplet_loss(triplet, extra, weight=weight))
+        return regularised(triplet, anchor, positive, received, margin=margin, weight=weight, reduction=reduction)
 
     def usefulness(self, reserve: Tensor, positives: Tensor, candidates: Tensor) -> Tensor:
         """Mean triplet loss of a candidate as negative of every reserve point, Eq. (10)."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from cfcl import device
+from cfcl import device, server
 from cfcl.device import DeviceState, Setting
 from cfcl.exchange.cost import Ledger
 from cfcl.exchange.messages import SERVER
@@ -90,4 +90,5 @@ def apart(rules: Rules, states: Sequence[DeviceState]) -> list[Parties]:
 
 def start_server(rules: Rules, devices: Sequence[int]) -> ServerState:
     """The server, or the share of it that serves `devices`, before the first step."""
-    return ServerState(rules.setting.encoder.initial, tuple(devices), rules.setting.extras)
+    setting = rules.setting
+    return server.begin(setting.config.aggregation, setting.encoder.initial, devices, setting.averaged)

@@ -116,7 +116,9 @@ class Upload(Phase):
 
     def send(self, parties: Parties, step: int) -> Sent:
         chosen = set(server.participants(parties.rules.setting.config, step))
-        return Sent([device.upload(state, step) for i, state in parties.devices.items() if i in chosen])
+        return Sent(
+            [device.upload(parties.rules.setting, state, step) for i, state in parties.devices.items() if i in chosen]
+        )
 
     def expects(self, parties: Parties, step: int) -> dict[int, tuple[int, ...]]:
         if parties.server is None:
@@ -198,7 +200,8 @@ class Fold(Phase):
     def use(self, parties: Parties, party: int, messages: list[Message], step: int) -> None:
         assert parties.server is not None
         for message in messages:
-            parties.server = server.finish(parties.server, cast(ModelSum, message).total)
+            average = server.finish(parties.server, cast(ModelSum, message).total)
+            parties.server = server.improve(parties.rules.setting.config.aggregation, parties.server, average)
 
 
 @final
@@ -374,7 +377,7 @@ def _sum_fault(parties: Parties, message: ModelSum) -> str | None:
 
 
 def _model_fault(rules: Rules, message: LocalModel | GlobalModel) -> str | None:
-    like, extras = rules.setting.encoder.initial, rules.setting.extras
+    like, extras = rules.setting.encoder.initial, rules.setting.averaged
     if message.extras.keys() != extras.keys():
         return f"its extra state is {sorted(message.extras)}, not {sorted(extras)}"
     pairs = [("params", message.params, like.params), ("buffers", message.buffers, like.buffers)]

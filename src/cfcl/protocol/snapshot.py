@@ -48,6 +48,8 @@ def of(run: Run) -> Tree:
         "refused": run.refused,
         "model": run.server.model,
         "extras": dict(run.server.extras),
+        "moments": run.server.moments,
+        "smooth": run.server.smooth,
     }
 
 
@@ -86,7 +88,8 @@ def restore(run: Run, tree: Tree) -> None:
         for i, state in host.devices.items():
             host.devices[i] = dataclasses.replace(state, **tree["devices"][i])
         if host.server is not None:
-            host.server = dataclasses.replace(host.server, model=tree["model"], extras=tree["extras"])
+            known = {name: tree[name] for name in ("model", "extras", "moments", "smooth")}
+            host.server = dataclasses.replace(host.server, **known)
 
 
 def encode(tree: Tree) -> bytes:
@@ -165,18 +168,30 @@ def _faults(setting: Setting, num_points: Sequence[int], tree: Tree) -> Iterator
     if not all(some.dtype == torch.int64 for some in (tree["costs"], *tree["labels"].values())):
         yield "its costs or labels are not whole numbers"
     yield from _weight_faults(tree["model"], setting.encoder.initial)
-    yield from _extra_faults(tree["extras"], setting.extras)
+    yield from _extra_faults(tree["extras"], setting.averaged)
+    yield from _server_faults(setting, tree)
     for i, state in tree["devices"].items():
         yield from (f"device {i}: {wrong}" for wrong in _device_faults(setting, num_points[i], state))
+
+
+def _server_faults(setting: Setting, tree: Tree) -> Iterator[str]:
+    aggregation, like = setting.config.aggregation, setting.encoder.initial
+    moments, smooth = tree["moments"], tree["smooth"]
+    if (moments is None) != (aggregation.server == "average") or (smooth is None) != (aggregation.ema == 0):
+        yield "it is not of this run's server"
+    if moments is not None:
+        yield from _moment_faults(moments, like)
+    if smooth is not None:
+        yield from _weight_faults(smooth, like)
 
 
 def _device_faults(setting: Setting, num_points: int, state: Tree) -> Iterator[str]:
     if set(state) != set(KEPT):
         yield f"its fields are {sorted(state)}"
     like = setting.encoder.initial
-    for weights in (state["weights"], state["anchor"], Weights(state["moments"].first, like.buffers)):
+    for weights in (state["weights"], state["anchor"]):
         yield from _weight_faults(weights, like)
-    yield from _weight_faults(Weights(state["moments"].second, like.buffers), like)
+    yield from _moment_faults(state["moments"], like)
     yield from _extra_faults(state["extras"], setting.extras)
     for items in (state["pulled"], *(reserve.content for reserve in state["reserves"].values())):
         if (wrong := unlike("what came from others", items, no_items(setting), rows=len(items))) is not None:
@@ -184,11 +199,17 @@ def _device_faults(setting: Setting, num_points: int, state: Tree) -> Iterator[s
     for places in (*(chosen.positions for chosen in state["own_reserve"].values()), *state["sent"].values()):
         if places.dtype != torch.int64 or bool(((places < 0) | (places >= num_points)).any()):
             yield "places of its points are not among them"
-    numbers = [state["moments"].updates, *(state[name] for name in ("pulled_at", "points_seen", "updates"))]
-    if not all(type(number) is int and number >= 0 for number in numbers):
+    if not all(type(state[name]) is int and state[name] >= 0 for name in ("pulled_at", "points_seen", "updates")):
         yield "its counters are not whole numbers"
-    if not all(math.isfinite(state[name]) for name in ("margin", "active")):
-        yield "its margin or share is not finite"
+    if not all(math.isfinite(state[name]) for name in ("margin", "active", "scaler")):
+        yield "its margin, share or scaler is not finite"
+
+
+def _moment_faults(moments: Moments, like: Weights) -> Iterator[str]:
+    for part in (moments.first, moments.second):
+        yield from _weight_faults(Weights(part, like.buffers), like)
+    if type(moments.updates) is not int or moments.updates < 0:
+        yield "its counters are not whole numbers"
 
 
 def _weight_faults(weights: Weights, like: Weights) -> Iterator[str]:

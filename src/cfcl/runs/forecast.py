@@ -70,7 +70,8 @@ class Forecast:
     def bytes_up(self) -> int:
         """Of one aggregation."""
         chosen = self.world.config.aggregation.num_devices or len(self.world.parts)
-        return 4 * chosen * self.world.ledger().num_parameters
+        extras = sum(len(part) for part in self.world.setting.averaged.values())
+        return 4 * chosen * (self.world.ledger().num_parameters + extras)
 
     @property
     def bytes_d2d(self) -> int:

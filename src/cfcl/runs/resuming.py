@@ -16,7 +16,7 @@ from cfcl.runs.checkpoints import Note
 from cfcl.runs.folders import Writer
 from cfcl.sim.simulation import Simulation, Snapshot
 
-FORMAT = 1
+FORMAT = 2
 """Of checkpoints: to be raised when a run's state changes its form."""
 EMPTY = hashlib.sha256().hexdigest()
 
@@ -80,6 +80,6 @@ def _refuse_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for name in now:
         if name != "config" and before[name] != now[name]:
             raise CfclError(
-                f"{name} is not what the run began with: restore it (a dataset or module that was given in Python must "
-                "be given again), or remove the folder and run it from the start"
+                f"{name} is not what the run began with: restore it (a dataset, module or loss given in Python "
+                "must be given again), or remove the folder and run it from the start"
             )

@@ -20,6 +20,7 @@ from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
 from cfcl.models import TrainedEncoder
+from cfcl.objectives import Loss
 from cfcl.protocol.snapshot import Tree
 from cfcl.records import Environment, Evaluation, LinkCost, Record, Timings
 from cfcl.runs import folders, resuming, shelf
@@ -71,6 +72,7 @@ def simulate(
     *,
     dataset: Dataset | None = None,
     module: nn.Module | None = None,
+    loss: Loss | None = None,
     out: str | Path | None = None,
     device: str = "cpu",
     workers: int | None = None,
@@ -87,8 +89,9 @@ def simulate(
     the first one has records and writes.
 
     A `dataset` (see `cfcl.data.datasets.from_torch`) takes the place of the one that `config.data` names, and a
-    `module` that turns images into embeddings takes that of `config.model.encoder`, with the weights it has. `trace`
-    is a file for every message of every step, one line each.
+    `module` that turns images into embeddings takes that of `config.model.encoder`, with the weights it has. A `loss`
+    of the embeddings of two views, `(z0, z1) -> scalar`, takes that of `config.train.objective`. `trace` is a file for
+    every message of every step, one line each.
 
     A run folder that is not finished holds checkpoints: the same call again, or `resume`, goes on from the newest, and
     the end is the same to the byte. SIGINT and SIGTERM end the run after the step at hand, with a checkpoint.
@@ -111,6 +114,7 @@ def simulate(
             device=device,
             dataset=dataset,
             module=module,
+            loss=loss,
             workers=workers,
             engine=engine,
             trace=tracer,
@@ -120,7 +124,7 @@ def simulate(
     ):
         if out is None or not simulation.group.leads:
             return _result(simulation, tuple(_played(simulation, None, watch, note)), None)
-        handed = dataset is not None or module is not None
+        handed = any(item is not None for item in (dataset, module, loss))
         with resuming.opened(config, Path(out), note, anew=handed) as writer:
             known, before = resuming.known(simulation, writer, note)
             with writer.writing():
@@ -138,7 +142,7 @@ def resume(
     """Go on with the unfinished run in `folder`: its end is the same to the byte as if nothing had happened.
 
     `data_dir` and `data_path` say where the data are now, if they have moved; data that have changed are refused. The
-    `options` are those of `simulate`; a `dataset` and a `module` must be those that the run began with.
+    `options` are those of `simulate`; a `dataset`, a `module` and a `loss` must be those that the run began with.
     """
     partial, config = folders.unfinished(Path(folder))
     if data_dir is None and config.data.dir is not None and not config.data.dir.expanduser().is_dir():

@@ -12,6 +12,7 @@ from cfcl.config import Config
 from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
+from cfcl.objectives import Loss
 from cfcl.sim import group
 from cfcl.sim.group import ALONE, Group
 from cfcl.sim.simulation import Simulation, never
@@ -28,6 +29,7 @@ def start(
     device: str = "cpu",
     dataset: Dataset | None = None,
     module: nn.Module | None = None,
+    loss: Loss | None = None,
     workers: int | None = None,
     engine: Engine = "sharded",
     trace: Callable[[str], None] | None = None,
@@ -35,9 +37,9 @@ def start(
     stop: Callable[[], int] = never,
 ) -> Iterator[Simulation]:
     """A simulation ready to run; the processes that it needs are there inside the context and nowhere else."""
-    here = partial(Simulation, config, dataset=dataset, module=module, trace=trace, saved=saved, stop=stop)
+    here = partial(Simulation, config, dataset=dataset, module=module, loss=loss, trace=trace, saved=saved, stop=stop)
     # A fresh process can be told a config, not objects that live in this one.
-    portable = dataset is None and module is None and policies.is_portable(config.exchange.method)
+    portable = dataset is None and module is None and loss is None and policies.is_portable(config.exchange.method)
     if engine == "loop":
         yield here(torch_device=device, reference=True)
         return
@@ -79,7 +81,7 @@ def num_processes(config: Config, workers: int | None, *, alone: bool) -> int:
         )
     if workers > 1 and alone:
         raise CfclError(
-            f"{workers} workers cannot share objects of this process (a dataset, a module, a registered policy or a "
-            "GPU): leave workers out, or start the same script under torchrun"
+            f"{workers} workers cannot share objects of this process (a dataset, a module, a loss, a registered policy "
+            "or a GPU): leave workers out, or start the same script under torchrun"
         )
     return workers

@@ -20,6 +20,7 @@ from cfcl.device import Answer, StepReport
 from cfcl.errors import Failed, Interrupted
 from cfcl.exchange.cost import Ledger
 from cfcl.models import Weights, portions
+from cfcl.objectives import Loss
 from cfcl.protocol import codec, snapshot
 from cfcl.protocol.link import Counted, Link, Traced
 from cfcl.protocol.parties import Run, apart, together
@@ -64,6 +65,7 @@ class Simulation:
         torch_device: str = "cpu",
         dataset: Dataset | None = None,
         module: nn.Module | None = None,
+        loss: Loss | None = None,
         group: Group = ALONE,
         reference: bool = False,
         watch: Watch = nobody,
@@ -80,7 +82,7 @@ class Simulation:
         self.config = config
         self.group = group
         self.reference = reference
-        self.world = world.build(config, torch_device=torch_device, dataset=dataset, module=module)
+        self.world = world.build(config, torch_device=torch_device, dataset=dataset, module=module, loss=loss)
         setting, data = self.world.setting, self.world.dataset
         points = data.train_images.to(setting.encoder.device)
         own = group.share(len(self.world.parts))
@@ -101,8 +103,8 @@ class Simulation:
 
     @property
     def model(self) -> Weights:
-        """The global model."""
-        return self.run.server.model
+        """The global model, or its moving average."""
+        return self.run.server.result
 
     @property
     def ledger(self) -> Ledger:

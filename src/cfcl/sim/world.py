@@ -20,6 +20,7 @@ from cfcl.errors import CfclError
 from cfcl.exchange import links, policies
 from cfcl.exchange.cost import Ledger
 from cfcl.models import Encoder, usable_device
+from cfcl.objectives import Loss
 from cfcl.protocol.parties import Rules
 from cfcl.records import Setup, Update
 from cfcl.sim import sizes
@@ -72,6 +73,7 @@ class World:
             "exchange.candidates_file": _digest(sorted(budgets.special_candidates.items())),
             "cost.rates_file": _digest(sorted(self.ledger().rates.items())),
             "model": _digest(*setting.encoder.initial),
+            "loss": _digest(setting.objective.name),
         }
 
     def setup(self) -> Setup:
@@ -90,11 +92,17 @@ class World:
 
 
 def build(
-    config: Config, *, torch_device: str = "cpu", dataset: Dataset | None = None, module: nn.Module | None = None
+    config: Config,
+    *,
+    torch_device: str = "cpu",
+    dataset: Dataset | None = None,
+    module: nn.Module | None = None,
+    loss: Loss | None = None,
 ) -> World:
     """Data, partition, graph, policy and initial model of a run; every impossible wish is refused here.
 
-    A `dataset` takes the place of the one that `config.data` names, a `module` that of `config.model.encoder`.
+    A `dataset` takes the place of the one that `config.data` names, a `module` that of `config.model.encoder`, a `loss`
+    that of `config.train.objective`.
     """
     where = usable_device(torch_device)
     policy = policies.find(config.exchange.method)
@@ -110,8 +118,10 @@ def build(
         devices=dataset.train_devices,
     )
     graph = topology.build(config.graph, config.partition.num_devices, rng.stream(config.seed, "graph"))
-    encoder = Encoder(config.model, dataset.image_shape, seed=config.seed, device=where, module=module)
-    objective = objectives.build(config)
+    objective = objectives.build(config, loss)
+    encoder = Encoder(
+        config.model, dataset.image_shape, seed=config.seed, device=where, module=module, tail=objective.tail
+    )
     setting = Setting(
         config=config,
         encoder=encoder,
