@@ -66,6 +66,36 @@ def test_compare_ends_with_a_table_and_a_report(tmp_path: Path) -> None:
     assert re.search(r"cfcl-explicit +\d\d\.\d ±\d\.\d", result.output)
 
 
+FEW = ["--set", "evaluation.labels_per_class=[2]", "--set", "evaluation.features=true"]
+
+
+def test_a_comparison_with_few_labels_says_what_you_would_use_instead(tmp_path: Path) -> None:
+    words = ["compare", "digits", *SETS, *FEW, "--methods", "fedavg", "--out", str(tmp_path)]
+    result = invoke(*words)
+    assert result.exit_code == 0, result.output
+    assert "2/class" in result.output
+    assert "What you would use instead" in result.output
+    (file,) = tmp_path.glob("*/baselines.json")
+    before = file.stat().st_mtime_ns
+    again = invoke(*words)
+    assert "untrained, embedding" in again.output
+    assert file.stat().st_mtime_ns == before  # computed once
+    assert "What you would use instead" in file.with_name("report.html").read_text(encoding="utf-8")
+
+
+def test_baselines_are_printed_and_written(tmp_path: Path) -> None:
+    out = tmp_path / "rows.csv"
+    words = ["baselines", "digits", "--set", "evaluation.max_train=200", "--out", str(out)]
+    result = invoke(*words)
+    assert result.exit_code == 0, result.output
+    shown = " ".join(result.output.split())
+    assert "raw pixels 64" in shown
+    assert "16 principal components 16" in shown
+    assert out.read_text().startswith("name,dim,labels_per_class,accuracy,low,high,note\nraw pixels,64,all,0.9")
+    check_complaint(invoke(*words), tmp_path / "none", "rows.csv", "exists", "--force")
+    check_complaint(invoke(*words[:-1], str(tmp_path / "rows.txt")), tmp_path / "none", "rows.txt", ".csv")
+
+
 def test_compare_in_processes_equals_a_run_by_itself(tmp_path: Path) -> None:
     alone = run_small(tmp_path / "alone")
     result = invoke("compare", "digits", *SETS, "--methods", "cfcl-explicit", "--out", str(tmp_path / "many"))

@@ -210,3 +210,18 @@ def test_whatever_overrides_and_text_say_it_is_a_config_or_refused(overrides: li
         config.load("digits", overrides)
     with suppress(CfclError):
         config.parse(text, overrides)
+
+
+def test_lists_come_from_overrides_and_go_to_toml() -> None:
+    found = config.load("digits", ["model.widths=[32, 64,128]", "model.head=[]"])
+    assert (found.model.widths, found.model.head) == ((32, 64, 128), ())
+    text = config.to_toml(found)
+    assert "widths = [32, 64, 128]\n" in text
+    assert "head = []\n" in text
+    assert config.parse(text) == found
+    assert hash(found) == hash(config.parse(text))
+    assert config.load("digits", ["model.widths=[24, 48, 64]"]).digest == config.load("digits").digest
+    with pytest.raises(CfclError, match=r"model\.widths='32,64' .* a list in brackets, such as \[1, 10\]"):
+        config.load("digits", ["model.widths=32,64"])
+    with pytest.raises(CfclError, match=r"model\.widths\.1=0 is not allowed"):
+        config.load("digits", ["model.widths=[1, 0]"])

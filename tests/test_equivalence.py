@@ -73,7 +73,16 @@ def test_budgets_that_differ_by_link_are_no_obstacle(tmp_path: Path) -> None:
 
 CROWDS: list[tuple[int, tuple[str, ...]]] = [
     (2, ("exchange.candidates=relay", "exchange.buffer=keep", "evaluation.log_every=1")),
-    (3, ("exchange.mode=implicit", "evaluation.num_health_devices=2", "evaluation.num_traced=1")),
+    (
+        3,
+        (
+            "exchange.mode=implicit",
+            "evaluation.num_health_devices=2",
+            "evaluation.num_traced=1",
+            "evaluation.features=true",
+            "evaluation.labels_per_class=[3]",
+        ),
+    ),
     (4, ("model.encoder=slim-resnet18", "train.steps=6", "aggregation.num_devices=3")),
     (2, ("aggregation.rule=trimmed", "aggregation.trim=0.3", "aggregation.num_devices=3", "train.steps=8")),
     (3, ("aggregation.rule=median", "train.steps=8")),

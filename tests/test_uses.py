@@ -57,6 +57,9 @@ OTHER: dict[str, object] = {
     "aggregation.moments": "reset",
     "aggregation.buffers": "local",
     "model.norm": "group",
+    "model.widths": [8, 8],
+    "model.grid": 1,
+    "model.head": [],
     "partition.alpha": 3.0,
     "partition.min_points": 5,
     "partition.labels_per_device": 2,
@@ -77,6 +80,7 @@ WORDS = [f"{method}-{mode}" for method in ("cfcl", "uniform", "kmeans", "bulk", 
 SHAPES = (
     ("partition.kind=dirichlet", "graph.kind=erdos_renyi", "graph.degree=2", "cost.charge_broadcast=true"),
     ("model.encoder=slim-resnet18", "exchange.buffer=limit", "aggregation.rule=trimmed"),
+    ("model.encoder=conv",),
     ("data.dataset=usps",),
     ("train.objective=dcl", "aggregation.server=adam"),
     ("train.objective=vicreg", "aggregation.adopt=fedema"),
@@ -135,6 +139,13 @@ def test_a_note_says_what_and_when() -> None:
         "exchange.score, exchange.overlap_std have no effect here, only with methods cfcl and bulk, in mode implicit",
         "graph.degree has no effect here, only with graph.kind='geometric' or 'erdos_renyi'",
     ]
+
+
+def test_conv_has_group_norm_or_none() -> None:
+    assert configs.notes(["model.norm"], [small("model.encoder=conv", "model.norm=batch")]) == [
+        "model.norm has no effect here, only with model.encoder='slim-resnet18', and as 'group' with 'conv'"
+    ]
+    assert configs.notes(["model.norm"], [small("model.encoder=conv", "model.norm=group")]) == []
 
 
 def test_a_setting_that_one_of_several_runs_uses_gets_no_note() -> None:

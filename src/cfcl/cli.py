@@ -125,7 +125,7 @@ def compare(
     with user_errors(cli_study.STOPPED):
         changes = overrides_with(overrides, data_dir)
         base = _load(spec, changes)
-        from cfcl.runs import dry, folders, forecast, progress, report, shelf, suites, summary
+        from cfcl.runs import baselines, dry, folders, forecast, progress, report, shelf, suites, summary
         from cfcl.runs.jobs import run_many
         from cfcl.sim import engines, group
 
@@ -148,7 +148,9 @@ def compare(
                 outcomes = run_many(todo, out=folder, num_workers=workers, device=device, watch=bars.watch)
             done = [folders.load(path) for path in suites.finished(plan, folder)]
             if done:
-                console.print(progress.compare_table(summary.by_method(done)))
+                with console.status("yardsticks") as status:
+                    instead = baselines.kept(plan[0], folder, watch=lambda name: status.update(f"yardsticks: {name}"))
+                console.print(*progress.compare_tables(summary.by_method(done), instead))
                 page = report.write(done, folder / "report.html", force=True)
                 console.print(f"Report: {page}", soft_wrap=True)
         failed = [outcome for outcome in outcomes if outcome.folder is None]
@@ -156,6 +158,38 @@ def compare(
             complaints.print(f"failed: {outcome.config.method}, seed {outcome.config.seed}: {outcome.error}")
         if failed:
             raise typer.Exit(1)
+
+
+@app.command("baselines")
+def show_baselines(
+    spec: Spec = "digits",
+    overrides: Overrides = None,
+    data_dir: DataDir = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the numbers to this file, .csv or .json.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Print what you would use instead of a trained encoder, and how far you would get with it.
+
+    Raw pixels, principal components and every stage of the untrained encoder, each under a linear probe with all labels
+    and with few of each class.
+
+    Example: `cfcl baselines usps --out baselines.csv`
+    """
+    with user_errors():
+        changes = overrides_with(overrides, data_dir)
+        wanted = _load(spec, changes)
+        if out is not None and (out.suffix not in (".csv", ".json") or (out.exists() and not force)):
+            raise CfclError(
+                f"--out {str(out)!r} exists, or ends neither in .csv nor in .json: give another, or --force"
+            )
+        from cfcl.runs import baselines, progress, yardsticks
+
+        with console.status("yardsticks") as status:
+            found = baselines.measure(wanted, watch=lambda name: status.update(f"yardsticks: {name}"))
+        console.print(progress.labels_table([], found, "validation" if wanted.data.validation > 0 else "test"))
+        if out is not None:
+            yardsticks.write(out, found)
+            console.print(f"Written: {out}", soft_wrap=True, highlight=False)
 
 
 @app.command()

@@ -110,5 +110,8 @@ def follow(simulate: Callable[..., "Result"], wanted: Config, *, as_json: bool) 
         result = simulate(watch=bar.watch, note=note)
     if result.folder is None:  # one of torchrun's processes, but not the one that writes
         return
-    console.print(progress.run_table(result.evaluations))
-    console.print(f"Run folder: {result.folder}", soft_wrap=True)
+    split = "validation" if wanted.data.validation > 0 else "test"
+    console.print(progress.run_table(result.evaluations, split))
+    if few := progress.few_table(result.evaluations, split):
+        console.print(few)
+    console.print(f"Run folder: {result.folder}", soft_wrap=True, highlight=False)

@@ -38,7 +38,7 @@ class Setup(Record):
     """The first record: what is fixed before the first step."""
 
     KIND: ClassVar[str] = "setup"
-    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"dataset", "encoder"})
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"dataset", "encoder", "num_judged", "split"})
 
     dataset: str | None
     """Its name and the encoder's; the first run folders have neither."""
@@ -50,6 +50,10 @@ class Setup(Record):
     """Per device; None without labels."""
     edges: tuple[tuple[int, int], ...]
     positions: tuple[tuple[float, float], ...] | None
+    num_judged: int | None = None
+    """Images behind every accuracy, where few labels, features or a validation split are asked for."""
+    split: str | None = None
+    """Where they are from, if not from the test split: `validation`."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,20 @@ class Evaluation(Costs):
     """The global encoder at an aggregation, and what was spent until then."""
 
     KIND: ClassVar[str] = "eval"
-    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"probe", "knn", "cka"})
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset(
+        {
+            "probe",
+            "knn",
+            "cka",
+            "few",
+            "features_probe",
+            "features_knn",
+            "features_few",
+            "features_alignment",
+            "features_uniformity",
+            "features_effective_rank",
+        }
+    )
 
     step: int
     probe: float | None
@@ -97,6 +114,21 @@ class Evaluation(Costs):
     objective: float
     cka: float | None
     """How alike the local models were just before the aggregation; none at the start."""
+    few: Mapping[str, float] | None = None
+    """Probe accuracy by the number of labels per class, if few were asked for: the mean over five draws."""
+    features_probe: float | None = None
+    """The same figures of the features, if they were asked for; their geometry is that of vectors of length one."""
+    features_knn: float | None = None
+    features_few: Mapping[str, float] | None = None
+    features_alignment: float | None = None
+    features_uniformity: float | None = None
+    features_effective_rank: float | None = None
+
+    @property
+    def accuracies(self) -> dict[str, dict[str, float]]:
+        """Of probes, by space (`embedding`, `features`) and number of labels per class or `all`, as far as known."""
+        spaces = {"embedding": (self.probe, self.few), "features": (self.features_probe, self.features_few)}
+        return {space: {**(few or {}), "all": whole} for space, (whole, few) in spaces.items() if whole is not None}
 
 
 @dataclass(frozen=True)
@@ -214,6 +246,34 @@ class Warned(Record):
 
 
 @dataclass(frozen=True)
+class Interval(Record):
+    """An accuracy, and between what it lies at 95 %."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def reach(self) -> float:
+        """Half of the interval."""
+        return (self.high - self.low) / 2
+
+
+@dataclass(frozen=True)
+class Yardstick(Record):
+    """What one would use instead of a trained encoder, and how far one gets with it."""
+
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"note"})
+
+    name: str
+    dim: int
+    accuracies: Mapping[str, Interval]
+    """Of a probe, by the number of labels per class; `all` for all of them."""
+    note: str | None = None
+    """What was done to it first."""
+
+
+@dataclass(frozen=True)
 class Timings(Record):
     """Wall-clock figures in seconds: the only ones that differ from run to run."""
 
@@ -264,10 +324,21 @@ KINDS: dict[str, type[Record]] = {
 
 _TYPES: dict[type[Record], dict[str, Any]] = {
     kind: {field.name: get_type_hints(kind)[field.name] for field in fields(kind)}
-    for kind in (*KINDS.values(), Costs, Reason, LinkCost, Timings, Environment)
+    for kind in (*KINDS.values(), Costs, Reason, LinkCost, Interval, Yardstick, Timings, Environment)
 }
 _WORDS = {int: "a whole number", float: "a finite number", str: "text", tuple: "a list of the right length"}
-_SHARES = ("probe", "knn", "active", "pulled_share", "held_labels")
+_SHARES = (
+    "probe",
+    "knn",
+    "features_probe",
+    "features_knn",
+    "mean",
+    "low",
+    "high",
+    "active",
+    "pulled_share",
+    "held_labels",
+)
 _AMOUNTS = ("seconds", "joules", "selection", "evaluation", "total", "exchange", "separation", "label_distances")
 _RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(_SHARES, (0, 1)),

@@ -16,14 +16,18 @@ from cfcl.core.metrics import (
     alignment,
     effective_number,
     effective_rank,
+    few_label_hits,
     knn_accuracy,
     label_distances,
     linear_cka,
     linear_probe,
     linear_probe_sgd,
     mean_pairwise_cka,
+    moments,
+    quick_hits,
     separation,
     softmax_regression,
+    standardise,
     uniformity,
 )
 from cfcl.rng import stream
@@ -44,6 +48,11 @@ def _blobs(num_points: int, dim: int, num_classes: int, *, collinear: bool = Fal
         strength = torch.logspace(0, -4, dim).unsqueeze(-1)
         embeddings = embeddings @ (strength * torch.randn(dim, dim, generator=generator))
     return embeddings, labels
+
+
+def _pair(embeddings: Tensor, labels: Tensor, by: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Embeddings, standardised by those of `by`, and their labels."""
+    return standardise(embeddings, *moments(embeddings if by is None else by)), labels
 
 
 def _standardised(embeddings: Tensor) -> Tensor:
@@ -92,6 +101,64 @@ def test_softmax_regression_converges_on_collinear_features(ridge: float) -> Non
     loss = torch.nn.functional.cross_entropy(logits, labels) + ridge / 2 * weights[:, :-1].square().sum()
     (gradient,) = torch.autograd.grad(loss, weights)
     assert gradient.norm() < 1e-5
+
+
+def test_softmax_regressions_of_several_sets_are_those_of_each() -> None:
+    features, labels = _blobs(300, 4, 3)
+    sets = torch.stack([torch.arange(40), torch.arange(60, 100), torch.arange(160, 200)])
+
+    together = softmax_regression(features[sets], labels[sets], num_classes=3, ridge=1e-2)
+
+    assert together.shape == (3, 3, 5)
+    for found, chosen in zip(together, sets, strict=True):
+        alone = softmax_regression(features[chosen], labels[chosen], num_classes=3, ridge=1e-2)
+        torch.testing.assert_close(found, alone, rtol=0, atol=1e-4)
+
+
+def test_standardise_by_hand() -> None:
+    # mean 3, deviation 2; the second feature is constant and keeps its distance
+    mean, deviation = moments(torch.tensor([[1.0, 7.0], [5.0, 7.0]]))
+    assert (mean.tolist(), deviation.tolist()) == ([3.0, 7.0], [2.0, 1.0])
+    assert standardise(torch.tensor([[4.0, 9.0]]), mean, deviation).tolist() == [[0.5, 2.0]]
+
+
+def test_quick_hits_are_those_of_the_converged_probe() -> None:
+    embeddings, labels = _blobs(1500, 8, 5, collinear=True)
+    train, test = embeddings[:500], embeddings[500:]
+
+    hits = quick_hits(*_pair(train, labels[:500]), *_pair(test, labels[500:], by=train), num_classes=5, ridge=1e-3)
+
+    expected = linear_probe(train, labels[:500], test, labels[500:], num_classes=5, ridge=1e-3)
+    assert hits.shape == (1000,)
+    assert hits.double().mean().item() == pytest.approx(expected, abs=0.003)
+
+
+def test_few_label_hits_by_hand() -> None:
+    train, train_labels = _line(0.0, 1.0, 6.0, 10.0, 11.0), torch.tensor([0, 0, 1, 1, 1])
+    test, test_labels = _line(2.0, 5.0, 20.0), torch.tensor([0, 1, 0])
+
+    chosen = torch.tensor([[0, 3], [1, 2], [0, 4]])
+    hits = few_label_hits(train, train_labels, test, test_labels, chosen, num_classes=2, ridge=1e-3)
+
+    # boundaries half way: at 5, 3.5 and 5.5; 5 lies on the first and beyond the second only, 20 is wrong everywhere
+    assert hits[:, [0, 2]].tolist() == [[True, False]] * 3
+    assert hits[1:, 1].tolist() == [True, False]
+
+
+@pytest.mark.parametrize("dim", [6, 90])
+def test_few_label_hits_are_those_of_a_probe_on_these_labels_alone(dim: int) -> None:
+    embeddings, labels = _blobs(700, dim, 4)
+    embeddings = (embeddings + 3 * torch.randn(700, dim, generator=stream(0, "noise"))) * torch.linspace(0.2, 3, dim)
+    train, test = torch.split(standardise(embeddings, *moments(embeddings[:300])), [300, 400])
+    chosen = torch.stack([torch.arange(40), torch.arange(100, 140)])
+
+    hits = few_label_hits(train, labels[:300], test, labels[300:], chosen, num_classes=4, ridge=0.02)
+
+    for found, some in zip(hits, chosen, strict=True):
+        weights = softmax_regression(train[some], labels[some], num_classes=4, ridge=0.02)
+        predicted = (test @ weights[:, :-1].T + weights[:, -1]).argmax(dim=1)
+        assert (found == (predicted == labels[300:])).double().mean() > 0.99
+    assert 0.3 < hits.double().mean() < 0.999
 
 
 def test_linear_probe_agrees_with_scikit_learn() -> None:
@@ -359,6 +426,10 @@ def test_degenerate_embeddings_give_no_nan(data: tuple[Tensor, Tensor]) -> None:
 
     assert 0 <= linear_probe(*set_and_labels, num_classes=4, ridge=1e-4, max_iterations=20) <= 1
     assert 0 <= linear_probe_sgd(*set_and_labels, num_classes=4, steps=5) <= 1
+    points, _ = _pair(embeddings, labels)
+    chosen = torch.tensor([[0, len(labels) - 1], [0, 0]])
+    assert quick_hits(points, labels, points, labels, num_classes=4, ridge=1e-4).shape == labels.shape
+    assert few_label_hits(points, labels, points, labels, chosen, num_classes=4, ridge=0.02).shape == (2, len(labels))
     assert 0 <= knn_accuracy(*set_and_labels, num_neighbours=3, num_classes=4) <= 1
     assert 1 <= effective_rank(embeddings) <= embeddings.shape[1] + 1e-9
     assert -math.inf < uniformity(embeddings) <= 1e-12

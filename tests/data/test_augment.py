@@ -19,7 +19,20 @@ STEPS: dict[str, dict[str, float]] = {
     "flip": {"flip": 0.5},
     "blur": {"blur": 1.5},
     "noise": {"noise": 0.1},
-    "all": {"rotation": 30.0, "perspective": 0.4, "crop": 0.4, "flip": 0.5, "blur": 1.5, "noise": 0.1},
+    "brightness": {"brightness": 0.5},
+    "contrast": {"contrast": 0.5},
+    "all": {
+        "rotation": 30.0,
+        "perspective": 0.4,
+        "crop": 0.4,
+        "flip": 0.5,
+        "blur": 1.5,
+        "noise": 0.1,
+        "brightness": 0.4,
+        "contrast": 0.4,
+        "saturation": 0.4,
+        "greyscale": 0.2,
+    },
 }
 
 
@@ -60,7 +73,16 @@ def test_everything_off_returns_the_same_bits_and_draws_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "number"),
-    [({"rotation": 5.0}, 1), ({"perspective": 0.1}, 8), ({"crop": 0.9}, 4), ({"flip": 0.1}, 1), ({"blur": 1.0}, 1)],
+    [
+        ({"rotation": 5.0}, 1),
+        ({"perspective": 0.1}, 8),
+        ({"crop": 0.9}, 4),
+        ({"flip": 0.1}, 1),
+        ({"blur": 1.0}, 1),
+        ({"brightness": 0.1}, 1),
+        ({"contrast": 0.1, "saturation": 0.2}, 2),
+        ({"greyscale": 0.1}, 1),
+    ],
 )
 def test_only_steps_that_are_on_draw_numbers(fields: dict[str, float], number: int) -> None:
     shape = torch.Size((3, 1, 4, 4))
@@ -368,3 +390,94 @@ def test_noise_has_its_standard_deviation_and_is_clamped() -> None:
     assert float(change.mean()) == pytest.approx(0.0, abs=0.002)
     black = augment(torch.zeros(50, 1, 20, 20), setting(noise=0.1), generator())
     assert float((black == 0).float().mean()) == pytest.approx(0.5, abs=0.02)
+
+
+def pixels(*colours: list[float]) -> Tensor:
+    """An image of one row, pixel by pixel."""
+    return torch.tensor(colours).T[None, :, None, :]
+
+
+def changed(images: Tensor, *uniforms: float, **fields: float) -> Tensor:
+    """The images under the same given numbers each."""
+    drawn = torch.tensor(uniforms).repeat(len(images), 1)
+    return apply(images, setting(**fields), Draws(drawn, None))
+
+
+PICTURE = pixels([0.8, 0.4, 0.2], [0.1, 0.6, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("uniform", "expected"),
+    [
+        # factor 1 + 0.5 * 1: red 1.2 is cut off
+        (1.0, pixels([1.0, 0.6, 0.3], [0.15, 0.9, 0.75])),
+        # factor 1 - 0.5
+        (-1.0, pixels([0.4, 0.2, 0.1], [0.05, 0.3, 0.25])),
+        (0.0, PICTURE),
+    ],
+)
+def test_brightness_by_hand(uniform: float, expected: Tensor) -> None:
+    torch.testing.assert_close(changed(PICTURE, uniform, brightness=0.5), expected)
+
+
+def test_a_strength_above_one_ends_at_black() -> None:
+    # factors 0 to 3: in the middle 1.5, at the lower end 0 and not -1
+    torch.testing.assert_close(changed(PICTURE, 0.0, brightness=2.0), (1.5 * PICTURE).clamp_max(1))
+    assert not changed(PICTURE, -1.0, brightness=2.0).any()
+
+
+def test_contrast_by_hand() -> None:
+    # greys 0.299*0.8 + 0.587*0.4 + 0.114*0.2 = 0.4968 and 0.0299 + 0.3522 + 0.057 = 0.4391; their mean 0.46795
+    # factor 1.5: 0.46795 + 1.5 * (0.8 - 0.46795) = 0.966025 and so on
+    more = pixels([0.966025, 0.366025, 0.066025], [-0.083975, 0.666025, 0.516025]).clamp_min(0)
+    torch.testing.assert_close(changed(PICTURE, 1.0, contrast=0.5), more)
+    # factor 0.5: half way to the mean
+    less = pixels([0.633975, 0.433975, 0.333975], [0.283975, 0.533975, 0.483975])
+    torch.testing.assert_close(changed(PICTURE, -1.0, contrast=0.5), less)
+
+
+def test_contrast_of_a_grey_image_by_hand() -> None:
+    # mean 0.4; factor 0.5
+    torch.testing.assert_close(changed(image([[0.1, 0.7]]), -1.0, contrast=0.5), image([[0.25, 0.55]]))
+
+
+def test_saturation_by_hand() -> None:
+    # each pixel against its own grey, 0.4968 and 0.4391; factor 0.5
+    less = pixels([0.6484, 0.4484, 0.3484], [0.26955, 0.51955, 0.46955])
+    torch.testing.assert_close(changed(PICTURE, -1.0, saturation=0.5), less)
+    # factor 1.5: 0.4968 + 1.5 * 0.3032 = 0.9516 and so on; the second red is -0.06955
+    more = pixels([0.9516, 0.3516, 0.0516], [0.0, 0.68045, 0.53045])
+    torch.testing.assert_close(changed(PICTURE, 1.0, saturation=0.5), more)
+
+
+def test_greyscale_takes_the_colour_of_some() -> None:
+    images = random_images(200, 3, 2, 2)
+
+    result = augment(images, setting(greyscale=0.25), generator())
+
+    grey = (result == result[:, :1]).flatten(1).all(dim=1)
+    assert 25 < grey.sum() < 75  # 50 expected, standard deviation 6.1
+    assert torch.equal(result[~grey], images[~grey])
+    torch.testing.assert_close(augment(PICTURE, setting(greyscale=1.0), generator())[0, 2, 0, 1], torch.tensor(0.4391))
+
+
+def test_colours_change_one_after_another() -> None:
+    fields = {"brightness": 0.5, "contrast": 0.4, "saturation": 0.3, "greyscale": 0.5}
+
+    together = changed(PICTURE, -0.5, 0.7, -0.2, -0.9, **fields)
+
+    found = changed(PICTURE, -0.5, brightness=0.5)
+    found = changed(found, 0.7, contrast=0.4)
+    found = changed(found, -0.2, saturation=0.3)
+    torch.testing.assert_close(together, changed(found, -0.9, greyscale=0.5))
+
+
+def test_saturation_and_greyscale_leave_grey_images_alone() -> None:
+    images = random_images(4, 1, 3, 3)
+    assert torch.equal(augment(images, setting(saturation=0.9, greyscale=1.0), generator()), images)
+
+
+def test_channels_that_are_no_colours_count_the_same() -> None:
+    # mean of 0.2 and 0.8
+    result = augment(pixels([0.2, 0.8]), setting(greyscale=1.0), generator())
+    torch.testing.assert_close(result, pixels([0.5, 0.5]))

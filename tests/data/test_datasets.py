@@ -3,10 +3,13 @@ from dataclasses import replace
 import pytest
 import torch
 from sklearn.datasets import load_digits
+from torch import Tensor
 
 from cfcl.config import DataConfig
 from cfcl.data import datasets
 from cfcl.data.datasets import Dataset
+from cfcl.data.splits import with_validation
+from cfcl.errors import CfclError
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +89,51 @@ def test_the_digest_is_of_all_that_was_read_and_of_nothing_else(digits: Dataset)
         replace(mine, train_devices=labels),
     ]
     assert len({mine.digest, *(other.digest for other in others)}) == 1 + len(others)
+
+
+def test_validation_images_are_a_share_of_each_label_of_the_training_split(digits: Dataset) -> None:
+    found = with_validation(digits, 0.1)
+
+    assert digits.train_labels is not None
+    assert found.train_labels is not None
+    assert found.test_labels is not None
+    # a tenth of 142 146 142 146 145 146 145 143 139 144, rounded
+    assert found.test_labels.bincount().tolist() == [14, 15, 14, 15, 15, 15, 15, 14, 14, 14]
+    assert (found.train_labels.bincount() + found.test_labels.bincount()).tolist() == (
+        digits.train_labels.bincount().tolist()
+    )
+    both = [tuple(row) for row in torch.cat([found.train_images, found.test_images]).flatten(1).tolist()]
+    assert sorted(both) == sorted(tuple(row) for row in digits.train_images.flatten(1).tolist())
+    assert found.digest == with_validation(digits, 0.1).digest != digits.digest
+
+
+def counted(number: int, labels: Tensor | None = None, devices: Tensor | None = None) -> Dataset:
+    images = torch.arange(number, dtype=torch.uint8).view(-1, 1, 1, 1).expand(-1, 1, 2, 2)
+    nothing = torch.zeros(0, 1, 2, 2, dtype=torch.uint8)
+    return Dataset("counted", images, labels, nothing, None, devices)
+
+
+def test_validation_images_are_drawn_and_labels_and_devices_go_with_them() -> None:
+    numbers = torch.arange(200)
+
+    found = with_validation(counted(200, labels=numbers % 2, devices=numbers % 5), 0.25)
+
+    kept, left = found.test_images[:, 0, 0, 0].long(), found.train_images[:, 0, 0, 0].long()
+    assert len(kept) == 50
+    assert len(set((kept[1:] - kept[:-1]).tolist())) > 4  # not every fourth
+    assert torch.equal(found.test_labels, kept % 2)  # type: ignore[arg-type]
+    assert torch.equal(found.train_labels, left % 2)  # type: ignore[arg-type]
+    assert torch.equal(found.train_devices, left % 5)  # type: ignore[arg-type]
+
+
+def test_without_labels_every_device_gives_its_share_to_validation() -> None:
+    devices = torch.tensor([0] * 40 + [1] * 20)
+    found = with_validation(counted(60, devices=devices), 0.1)
+    assert found.train_devices is not None
+    assert found.train_devices.bincount().tolist() == [36, 18]
+    assert len(with_validation(counted(60), 0.1).test_images) == 6
+
+
+def test_too_few_images_for_validation_are_refused() -> None:
+    with pytest.raises(CfclError, match=r"data\.validation=0\.1 of the 4 training images of counted .* change"):
+        with_validation(counted(4), 0.1)

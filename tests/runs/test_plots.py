@@ -286,3 +286,27 @@ def test_figures_do_not_depend_on_the_settings_of_the_user(make_run: MakeRun) ->
 
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.hashsalt": "other"}):
         assert style.to_svg(plots.delay([run]), "a") == plain
+
+
+def test_few_labels_are_drawn_over_steps_for_both_spaces(make_run: MakeRun) -> None:
+    run = make_run(few=True, probe=(0.5, 0.625, 0.75))
+    quantities = plots.few_labels([run])
+    assert [quantity.title for quantity in quantities] == [
+        "Accuracy of the embedding, 3 labels per class",
+        "Accuracy of the features, 3 labels per class",
+        "Accuracy of the features, all labels",
+    ]
+    figure = plots.curves([run], *quantities)
+    assert figure is not None
+    drawn = [_y(_curve(axes, "cfcl-explicit")) for axes in figure.axes]
+    assert drawn == [[0.25, 0.375, 0.5], [0.375, 0.5, 0.625], [0.625, 0.75, 0.875]]
+    assert plots.curves([make_run("fedavg")], *plots.few_labels([make_run("uniform-explicit")])) is None
+
+
+@pytest.mark.parametrize(
+    ("validation", "split"),
+    [((0.0,), "test split"), ((0.1,), "validation split"), ((0.0, 0.1), "test or the validation")],
+)
+def test_the_split_behind_accuracies_is_told(make_run: MakeRun, validation: tuple[float, ...], split: str) -> None:
+    runs = [make_run("fedavg", f"data.validation={share}") for share in validation]
+    assert split in _axes(plots.accuracy(runs)).get_title(loc="left")

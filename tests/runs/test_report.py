@@ -9,7 +9,8 @@ import pytest
 
 from cfcl.config import to_toml
 from cfcl.errors import CfclError
-from cfcl.runs import report, style, summary
+from cfcl.records import Interval, Yardstick
+from cfcl.runs import report, style, summary, yardsticks
 from cfcl.runs.folders import Run
 from tests.runs.conftest import ENVIRONMENT, MakeRun
 
@@ -118,6 +119,41 @@ def test_a_page_about_three_methods(make_run: MakeRun, tmp_path: Path) -> None:
     assert len(page.captions) == text.count("<svg ") == 20
     assert all(len(caption) > 40 for caption in page.captions)
     _check_self_contained(text)
+
+
+def test_a_page_with_few_labels_and_yardsticks(make_run: MakeRun) -> None:
+    runs = [make_run(method, "data.validation=0.1", few=True) for method in ("fedavg", "uniform-explicit")]
+    rows = [Yardstick("raw pixels", 64, {"all": Interval(0.75, 0.5, 1.0), "30": Interval(0.5, 0.25, 0.75)})]
+    yardsticks.write(runs[0].folder.parent / yardsticks.FILE, rows)
+
+    page = Page(report.render(runs))
+
+    assert page.headings[:5] == [
+        "cfcl report: tiny, validation accuracy", "tiny", "Summary", "What you would use instead", "Learning curves",
+    ]  # fmt: skip
+    assert "Highest final validation accuracy of the probe of 2: fedavg with 0.7500" in page.text
+    assert "Accuracies are of validation images, not of test images: fedavg, uniform-explicit." in page.text
+    summary_table, by_labels = page.tables[:2]
+    # 1.96 sqrt(0.75 * 0.25 / 400) = 0.0424; with three labels 0.5, features 0.875 and 0.625
+    assert summary_table[1][:3] == ["fedavg", "1", "0.7500 ± 0.0424"]
+    assert summary_table[0][-3:] == ["3/class", "Features, 3/class", "Features, all labels"]
+    assert summary_table[1][-3:] == ["0.5000 ± 0.0490", "0.6250 ± 0.0474", "0.8750 ± 0.0324"]
+    assert by_labels == [
+        ["", "Numbers per image", "3/class", "30/class", "all labels"],
+        ["fedavg, embedding", "", "50.0 ±4.9", "–", "75.0 ±4.2"],
+        ["fedavg, features", "", "62.5 ±4.7", "–", "87.5 ±3.2"],
+        ["uniform-explicit, embedding", "", "50.0 ±4.9", "–", "75.0 ±4.2"],
+        ["uniform-explicit, features", "", "62.5 ±4.7", "–", "87.5 ±3.2"],
+        ["raw pixels", "64", "–", "50.0 ±25.0", "75.0 ±25.0"],
+    ]
+    # beside the 20 of any page: three labels on either space, all on the features, and their rank
+    assert len(page.captions) == 24 - 3  # and neither regulariser, weight nor dynamic margin of implicit mode
+
+
+def test_few_labels_without_yardsticks_have_a_table_of_their_own(make_run: MakeRun) -> None:
+    page = Page(report.render([make_run(few=True)]))
+    assert page.headings[3] == "Accuracy by labels per class"
+    assert page.headings[0] == "cfcl report: tiny"
 
 
 ENGINE = ("torch", "cfcl.sim", "cfcl.device", "cfcl.exchange", "cfcl.models", "cfcl.data", "cfcl.core")

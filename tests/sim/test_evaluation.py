@@ -1,13 +1,16 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from cfcl.config import Config
+from cfcl.data import datasets
 from cfcl.data.datasets import Dataset
 from cfcl.models import Encoder
-from cfcl.records import Final
-from cfcl.sim import evaluation
+from cfcl.records import Evaluation, Final, Setup
+from cfcl.sim import evaluation, world
+from cfcl.sim.simulation import Simulation
 from tests.conftest import small
 
 
@@ -76,3 +79,89 @@ def test_agreement_compares_the_drawn_devices() -> None:
     one, other = torch.tensor([[0.0], [1.0], [2.0]]), torch.tensor([[1.0], [0.0], [1.0]])
     # a line and its mirror image agree; the two curves have no linear part in common: (1 + 0 + 0) / 3
     assert evaluation.agreement([one, -one, other])["cka"] == pytest.approx(1 / 3)
+
+
+def test_few_labels_are_drawn_from_every_class() -> None:
+    labels = torch.tensor([2, 0, 1, 0, 2, 2, 0, 2, 5, 0])
+
+    one, three = evaluation.few_labels(labels, 1, seed=0), evaluation.few_labels(labels, 3, seed=0)
+
+    assert one.shape == (5, 4)  # five draws of the labels 0, 1, 2 and 5
+    for few, more in zip(one, three, strict=True):
+        assert labels[few].sort().values.tolist() == [0, 1, 2, 5]
+        assert labels[more].sort().values.tolist() == [0, 0, 0, 1, 2, 2, 2, 5]  # of 1 and 5 there is one only
+        assert set(few.tolist()) < set(more.tolist())
+        assert more.tolist() == sorted(set(more.tolist()))
+    many = torch.arange(60) % 2
+    for few, more in zip(evaluation.few_labels(many, 5, seed=0), evaluation.few_labels(many, 6, seed=0), strict=True):
+        assert set(few.tolist()) < set(more.tolist())  # by chance hardly ever
+    assert len({tuple(draw.tolist()) for draw in three}) > 1
+    assert torch.equal(three, evaluation.few_labels(labels, 3, seed=0))
+    assert not torch.equal(three, evaluation.few_labels(labels, 3, seed=1))
+
+
+def figures(*overrides: str) -> dict[str, object]:
+    (found,) = Simulation(small("evaluation.max_train=300", *overrides))._evaluate(0)
+    return found.to_dict()
+
+
+def test_features_and_few_labels_are_judged_where_they_are_asked_for() -> None:
+    plain = figures()
+    assert not any("few" in name or "features" in name for name in plain)
+
+    both = figures("evaluation.features=true", "evaluation.labels_per_class=[2, 20]")
+
+    assert {name: both[name] for name in plain} == plain  # to the bit
+    few, features_few = both["few"], both["features_few"]
+    assert isinstance(few, dict)
+    assert isinstance(features_few, dict)
+    assert few.keys() == features_few.keys() == {"2", "20"}
+    for accuracies, whole in ((few, both["probe"]), (features_few, both["features_probe"])):
+        assert isinstance(whole, float)
+        assert 0.1 < accuracies["2"] < accuracies["20"] < whole + 0.02 < 1.02
+    assert {name for name in both if name.startswith("features_")} == {
+        "features_probe", "features_knn", "features_few", "features_alignment", "features_uniformity",
+        "features_effective_rank",
+    }  # fmt: skip
+
+
+def test_features_are_judged_by_their_direction() -> None:
+    # lengths do not count: (1, 0), (0, 1) against (0, 1), (0, 1)
+    sample, altered = torch.tensor([[2.0, 0.0], [0.0, 5.0]]), torch.tensor([[0.0, 3.0], [0.0, 1.0]])
+    dataset = Dataset("none", torch.zeros(2, 1, 8, 8, dtype=torch.uint8), None, torch.zeros(0), None)
+
+    found = evaluation.judge_features(small(), dataset, {"sample": sample, "altered": altered})
+
+    # squared shifts 2 and 0; the only distance is sqrt(2): log exp(-4); one direction around the mean
+    assert found == {
+        "alignment": pytest.approx(1.0), "uniformity": pytest.approx(-4.0), "effective_rank": pytest.approx(1.0)
+    }  # fmt: skip
+
+
+def test_the_setup_tells_how_many_images_are_behind_accuracies_if_anything_new_is_asked_for() -> None:
+    assert world.build(small()).setup().num_judged is None
+    assert world.build(small("evaluation.features=true")).setup().num_judged == 359
+    assert world.build(small("evaluation.labels_per_class=[3]")).setup().num_judged == 359
+
+
+def test_with_validation_the_test_split_is_not_looked_at() -> None:
+    known = datasets.load(small().data)
+    config = small("data.validation=0.25", "evaluation.labels_per_class=[2]")
+
+    rows = [list(Simulation(config, dataset=some).rows()) for some in (known, _untested(known))]
+
+    assert rows[0] == rows[1]
+    setup, first = rows[0][0], rows[0][1]
+    assert isinstance(setup, Setup)
+    assert isinstance(first, Evaluation)
+    # a quarter of 142 146 142 146 145 146 145 143 139 144, rounded: 36 37 36 37 36 37 36 36 35 36
+    assert (setup.num_judged, setup.split, sum(setup.points)) == (362, "validation", 1438 - 362)
+    assert first.probe is not None
+    assert small("data.validation=0.25").digest != small().digest
+    other = world.build(small("data.validation=0.25", "seed=5")).dataset
+    assert torch.equal(other.test_images, world.build(config).dataset.test_images)
+
+
+def _untested(dataset: Dataset) -> Dataset:
+    assert dataset.test_labels is not None
+    return replace(dataset, test_images=dataset.test_images[:0], test_labels=dataset.test_labels[:0])

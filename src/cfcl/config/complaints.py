@@ -25,6 +25,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     if kind == "value_error":
         return f"{where + ': ' if where else ''}{context['error']}{more}"
     rule = first["msg"].removeprefix("Input should be ").removeprefix("String should ")
+    rule = rule.replace("a valid tuple", "a list in brackets, such as [1, 10]")
     return f"{where:.80}={given} is not allowed: it should be {rule}; change {where:.80}{more}"
 
 

@@ -167,6 +167,8 @@ def _toml_value(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml_value, value))}]"
     return json.dumps(str(value), ensure_ascii=False)
 
 

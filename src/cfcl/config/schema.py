@@ -76,6 +76,10 @@ class DataConfig(Section):
     """Turn colour into grey (own images)."""
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Share of each label that is held out for evaluation, where the data bring no test split of their own."""
+    validation: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of each label of the training split that devices and probe never see; every accuracy and health figure is
+    then of these images, and the test split is not looked at. The same images for all seeds. For choosing settings;
+    reported numbers have 0."""
 
     @model_validator(mode="after")
     def _check_path(self) -> Self:
@@ -156,24 +160,39 @@ class AugmentConfig(Section):
     """Largest standard deviation of a Gaussian blur, in pixels; 0 is off."""
     noise: NonNegative = 0.0
     """Standard deviation of additive Gaussian noise, pixels in 0..1."""
+    brightness: NonNegative = 0.0
+    """Pixels are multiplied by a factor between 1 minus this (0 at least) and 1 plus this; 0 is off."""
+    contrast: NonNegative = 0.0
+    """The same for the distance of a pixel from the image's mean grey."""
+    saturation: NonNegative = 0.0
+    """The same for the distance of a pixel from its own grey; nothing to do on grey images."""
+    greyscale: Share = 0.0
+    """Probability of losing all colour; nothing to do on grey images."""
 
 
 class ModelConfig(Section):
     """The encoder."""
 
-    encoder: Literal["small-cnn", "usps-cnn", "small-alexnet", "slim-resnet18"] = "small-cnn"
+    encoder: Literal["small-cnn", "usps-cnn", "small-alexnet", "slim-resnet18", "conv"] = "small-cnn"
     """`small-cnn` for images of about 8×8, `usps-cnn` for 16×16, `small-alexnet` for 28×28, `slim-resnet18` for 32×32
-    colour."""
+    colour; `conv` for any of 4×4 or more, with sizes of your own."""
     embedding_dim: Annotated[int, Field(ge=1, le=10**5)] = 16
     """Length of an embedding."""
     norm: Literal["batch", "group"] = "batch"
     """Normalisation layers of `slim-resnet18`: BatchNorm has running statistics (see aggregation.buffers), GroupNorm
-    none."""
+    none. `conv` has GroupNorm with `group`, and otherwise no such layers."""
     standardise: bool = False
     """First give every channel of every image mean 0 and standard deviation 1, so that brightness, contrast and tint
     do not matter; for photographs."""
     normalise: bool = True
     """Put embeddings on the unit sphere (L2); off leaves them free."""
+    widths: Annotated[tuple[PositiveCount, ...], Field(min_length=1)] = (24, 48, 64)
+    """Channels of the 3×3 convolutions of `conv`, first to last."""
+    grid: PositiveCount = 2
+    """Side of the grid that the last convolution of `conv` is averaged to: grid × grid × its channels are the
+    features."""
+    head: tuple[PositiveCount, ...] = (64,)
+    """Hidden layers of the head of `conv`, between features and embedding; none: one linear layer."""
 
 
 class TrainConfig(Section):
@@ -436,6 +455,10 @@ class EvaluationConfig(Section):
     """Largest number of receivers whose pulls are recorded one by one, drawn once."""
     log_every: PositiveCount = 2
     """Steps between records of the training losses."""
+    labels_per_class: tuple[PositiveCount, ...] = ()
+    """Also probe with so few labels of each class, such as [1, 10, 100]: the mean over five draws of them."""
+    features: bool = False
+    """Also evaluate the features, which the head of the encoder turns into embeddings."""
 
 
 class RecordsConfig(Section):

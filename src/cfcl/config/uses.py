@@ -124,7 +124,12 @@ USES = (
     Use(
         "aggregation.buffers", "with BatchNorm", _all(_is("model.encoder", "slim-resnet18"), _is("model.norm", "batch"))
     ),
-    Use("model.norm", "with model.encoder='slim-resnet18'", _is("model.encoder", "slim-resnet18")),
+    Use(
+        "model.norm",
+        "with model.encoder='slim-resnet18', and as 'group' with 'conv'",
+        _any(_is("model.encoder", "slim-resnet18"), _all(_is("model.encoder", "conv"), _is("model.norm", "group"))),
+    ),
+    Use("model.widths model.grid model.head", "with model.encoder='conv'", _is("model.encoder", "conv")),
     Use("partition.alpha partition.min_points", "with partition.kind='dirichlet'", _is("partition.kind", "dirichlet")),
     Use(
         "partition.labels_per_device partition.max_points_per_label",

@@ -1,4 +1,4 @@
-"""The random function that turns anchors into positives: one warp per image, then blur, then noise."""
+"""The random function that turns anchors into positives: one warp per image, then colour, blur and noise."""
 
 import math
 from collections.abc import Sequence
@@ -21,6 +21,8 @@ Matrices = NDArray[np.float32]
 
 LOG_ASPECT = math.log(4 / 3)
 MIN_SIGMA = 0.1
+LUMA = (0.299, 0.587, 0.114)
+"""How much red, green and blue count in grey (ITU-R BT.601); other channels count the same."""
 CORNERS = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]], dtype=np.float32)
 # In columns the first three corners, weighted by the (1, -1, 1) that makes the fourth; -1/64 turns no shift into
 # the identity.
@@ -66,7 +68,7 @@ def apply(images: Images, config: AugmentConfig, draws: Draws) -> Images:
         return images
     parts = draws.uniforms.split_with_sizes(list(counts.values()), dim=1)
     uniforms: dict[str, Numbers] = {step: part.numpy(force=True) for step, part in zip(counts, parts, strict=True)}
-    images = _move(images, config, uniforms)
+    images = _recolour(_move(images, config, uniforms), config, uniforms)
     if "blur" in uniforms:
         sigmas = _between(min(MIN_SIGMA, config.blur), config.blur, uniforms["blur"][:, 0])
         images = _blur(images, torch.from_numpy(sigmas).to(images))
@@ -83,6 +85,10 @@ def _num_uniforms(config: AugmentConfig) -> dict[str, int]:
         "rotation": 1 * (config.rotation > 0),
         "perspective": 8 * (config.perspective > 0),
         "blur": 1 * (config.blur > 0),
+        "brightness": 1 * (config.brightness > 0),
+        "contrast": 1 * (config.contrast > 0),
+        "saturation": 1 * (config.saturation > 0),
+        "greyscale": 1 * (config.greyscale > 0),
     }
     return {step: number for step, number in numbers.items() if number}
 
@@ -199,6 +205,37 @@ def _warp(images: Images, matrices: Float[Tensor, "batch rows 3"], padding: str)
 def _centres(size: int, like: Tensor) -> Float[Tensor, " size"]:
     """Pixel centres along one axis that runs from -1 to 1."""
     return torch.linspace(1 / size - 1, 1 - 1 / size, size, dtype=like.dtype, device=like.device)
+
+
+def _recolour(images: Images, config: AugmentConfig, uniforms: dict[str, Numbers]) -> Images:
+    """Brightness, contrast, saturation and greyscale of `images`, in this order."""
+    if "brightness" in uniforms:
+        images = (images * _factors(config.brightness, uniforms["brightness"], images)).clamp(0, 1)
+    if "contrast" in uniforms:
+        mean = _grey(images).mean(dim=(2, 3), keepdim=True)
+        images = _blend(mean, images, _factors(config.contrast, uniforms["contrast"], images))
+    if "saturation" in uniforms:
+        images = _blend(_grey(images), images, _factors(config.saturation, uniforms["saturation"], images))
+    if "greyscale" in uniforms:
+        chosen = torch.from_numpy(uniforms["greyscale"] < 2 * config.greyscale - 1).to(images.device)
+        images = torch.where(chosen[:, :, None, None], _grey(images), images)
+    return images
+
+
+def _factors(strength: float, uniforms: Numbers, like: Tensor) -> Float[Tensor, "batch 1 1 1"]:
+    """One factor per image, around 1."""
+    return torch.from_numpy(_between(max(0.0, 1 - strength), 1 + strength, uniforms)).to(like)[:, :, None, None]
+
+
+def _blend(base: Tensor, images: Images, factors: Float[Tensor, "batch 1 1 1"]) -> Images:
+    """`images` moved away from `base`, or towards it for factors below 1."""
+    return (base + factors * (images - base)).clamp(0, 1)
+
+
+def _grey(images: Images) -> Float[Tensor, "batch 1 height width"]:
+    channels = images.shape[1]
+    weights = images.new_tensor(LUMA if channels == 3 else [1 / channels] * channels)
+    return (images * weights[:, None, None]).sum(dim=1, keepdim=True)
 
 
 def _blur(images: Images, sigmas: Float[Tensor, " batch"]) -> Images:

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Int, UInt8
 from torch import Tensor
 
+from cfcl import rng
 from cfcl.errors import CfclError
 
 MIN_SPLIT = 2
@@ -111,6 +112,36 @@ def mask_for_test(
     mask = hold_out(next((groups for groups in (labels, devices) if groups is not None), whole), fraction)
     # Where groups are too small to give any: a share of the whole.
     return mask if int(mask.sum()) >= MIN_SPLIT else hold_out(whole, fraction)
+
+
+def with_validation(dataset: Dataset, fraction: float) -> Dataset:
+    """`dataset` with a share of its training images in the place of the test split, which is left alone.
+
+    The share is one of each label (of each device or of the whole, where there are no labels), and drawn by a stream
+    that depends on no seed: all runs on a dataset keep the same images back.
+    """
+    size = len(dataset.train_images)
+    groups = next(
+        (some for some in (dataset.train_labels, dataset.train_devices) if some is not None),
+        torch.zeros(size, dtype=torch.int64),
+    )
+    order = torch.randperm(size, generator=rng.stream(0, "validation"))
+    kept = torch.zeros(size, dtype=torch.bool)
+    kept[order] = hold_out(groups[order], fraction)
+    if min(int(kept.sum()), int((~kept).sum())) < MIN_SPLIT:
+        raise CfclError(
+            f"data.validation={fraction:g} of the {size} training images of {dataset.name} leaves fewer than "
+            f"{MIN_SPLIT} for validation or training: change data.validation, or give more images"
+        )
+    labels, devices = dataset.train_labels, dataset.train_devices
+    return Dataset(
+        dataset.name,
+        dataset.train_images[~kept],
+        None if labels is None else labels[~kept],
+        dataset.train_images[kept],
+        None if labels is None else labels[kept],
+        None if devices is None else devices[~kept],
+    )
 
 
 def hold_out(groups: Int[Tensor, " points"], fraction: float) -> Bool[Tensor, " points"]:

@@ -17,6 +17,7 @@ from cfcl.models import networks
 T = TypeVar("T")
 
 PORTION = 2048
+FEATURES, EMBEDDING = "features", "embedding"
 
 
 class Weights(NamedTuple):
@@ -42,6 +43,9 @@ class Encoder:
         """An encoder of `config`, initialised by `seed`; or one around `module`, which brings its own weights.
 
         The parameters of `tail`, made for the length of an embedding, are trained with it; `embed` does without.
+
+        A module may have a mapping `stages` from names to the modules that it applies one after another, the last of
+        them called `embedding`; otherwise it is one stage, and its embeddings are its features too.
         """
         self.config = config
         self.image_shape = image_shape
@@ -60,10 +64,12 @@ class Encoder:
         self._counters = {
             name: buffer.clone() for name, buffer in self._module.named_buffers() if not buffer.is_floating_point()
         }
+        self._stages = _stages(self._module)
+        self._layout: Callable[[Tensor], Tensor] = networks.ChannelsLast() if module is None else Tensor.contiguous
         self._bound: Tensor | None = None
         self.initial = Weights(_flatten(self._params), _flatten(self._buffers))
-        # Of our own we know it, and an image may be as large as a file says.
-        self.embedding_dim = config.embedding_dim if module is None else self._try()
+        # Of our own we know them, and an image may be as large as a file says.
+        self.feature_dim, self.embedding_dim = networks.lengths(self._stages) if module is None else self._try()
         self._tail = self._attach(tail, seed)
 
     @property
@@ -71,13 +77,40 @@ class Encoder:
         """Entries of the parameter vector."""
         return self.initial.params.numel()
 
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The names of the stages, in order."""
+        return tuple(self._stages)
+
     def embed(self, weights: Weights, images: Tensor) -> Float[Tensor, "batch dim"]:
         """Embeddings of uint8 pixels or of floats in 0..1, without gradient, Eq. (13) and (14)."""
+        return self.activations(weights, images, EMBEDDING)
+
+    def features(self, weights: Weights, images: Tensor) -> Float[Tensor, "batch dim"]:
+        """What the projection head sees of images, as flat vectors without gradient."""
+        return self.activations(weights, images, FEATURES if FEATURES in self._stages else EMBEDDING).flatten(1)
+
+    def features_and_embeddings(
+        self, weights: Weights, images: Tensor
+    ) -> tuple[Float[Tensor, "batch features"], Float[Tensor, "batch dim"]]:
+        """Both in one pass, each as it would be alone."""
+        if FEATURES not in self._stages:
+            found = self.embed(weights, images)
+            return found, found
+        parts = [self.activations(weights, part, FEATURES) for part in portions(images)]
+        with torch.no_grad():
+            embeddings = [self._forward(part, start=FEATURES) for part in parts]
+        return torch.cat(parts).flatten(1), torch.cat(embeddings)
+
+    def activations(self, weights: Weights, images: Tensor, stage: str) -> Float[Tensor, "batch ..."]:
+        """What the network has made of images by the end of `stage`, without gradient."""
+        if stage not in self._stages:
+            raise CfclError(f"{stage!r} is no stage of {self.name}: choose one of {', '.join(self._stages)}")
         self._bind(weights)
         if not self.is_pure:
             self._module.eval()
         with torch.no_grad():
-            return torch.cat([self._forward(as_input(part, self.device)) for part in portions(images)])
+            return torch.cat([self._forward(as_input(part, self.device), stop=stage) for part in portions(images)])
 
     def gradient(
         self, weights: Weights, images: Float[Tensor, "batch c h w"], loss: Callable[[Tensor], tuple[Tensor, T]]
@@ -111,19 +144,19 @@ class Encoder:
 
     def _attach(self, tail: Callable[[int], nn.Module], seed: int) -> nn.Module:
         """The tail, its parameters behind those of the encoder, which are the same with any tail."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(rng.derive(seed, "tail"))
-            found = tail(self.embedding_dim).to(self.device)
+        with torch.device("meta"):
+            found = tail(self.embedding_dim)
+        found = networks.drawn(found, rng.stream(seed, "tail")).to(self.device)
         self._params += found.parameters()
         self._param_sizes = [parameter.numel() for parameter in self._params]
         self.initial = Weights(_flatten(self._params), self.initial.buffers)
         return found
 
-    def _try(self) -> int:
-        """The length of an embedding, seen by embedding two black images."""
+    def _try(self) -> tuple[int, int]:
+        """The lengths of features and of an embedding, seen by embedding two black images."""
         black = torch.zeros(2, *self.image_shape, dtype=torch.uint8)
         try:
-            embeddings = self.embed(self.initial, black)
+            features, embeddings = self.features_and_embeddings(self.initial, black)
         except (RuntimeError, ValueError, TypeError) as error:
             raise CfclError(
                 f"the encoder cannot take images of shape {self.image_shape} ({reason(error)}): change it or the images"
@@ -133,11 +166,20 @@ class Encoder:
                 f"the encoder turned 2 images into a tensor of shape {tuple(embeddings.shape)}, but embeddings are "
                 "(images, length): flatten its output"
             )
-        return embeddings.shape[1]
+        return features.shape[1], embeddings.shape[1]
 
-    def _forward(self, images: Tensor) -> Tensor:
-        embeddings: Tensor = self._module(standardise(images) if self.config.standardise else images)
-        return functional.normalize(embeddings, dim=-1) if self.config.normalise else embeddings
+    def _forward(self, values: Tensor, *, start: str | None = None, stop: str = EMBEDDING) -> Tensor:
+        """From images, or from activations at the end of stage `start`, to those at the end of stage `stop`."""
+        names = list(self._stages)
+        begin = 0 if start is None else names.index(start) + 1
+        if start is not None:
+            # Bits depend on the layout in memory, which nothing on the way here promises to keep.
+            values = self._layout(values) if values.ndim == 4 else values.contiguous()
+        elif self.config.standardise:
+            values = standardise(values)
+        for name in names[begin : names.index(stop) + 1]:
+            values = self._stages[name](values)
+        return functional.normalize(values, dim=-1) if stop == EMBEDDING and self.config.normalise else values
 
     def _bind(self, weights: Weights) -> None:
         if weights.params is self._bound and not self._buffers:
@@ -187,6 +229,16 @@ def standardise(images: Float[Tensor, "batch c h w"]) -> Float[Tensor, "batch c 
         return images
     spread, mean = torch.std_mean(images, dim=(2, 3), correction=0, keepdim=True)
     return (images - mean) / (spread + 0.02)
+
+
+def _stages(module: nn.Module) -> dict[str, nn.Module]:
+    """The stages that a module says it has; the whole of it as one, if it says nothing."""
+    found = getattr(module, "stages", None)
+    if not isinstance(found, Mapping):
+        return {EMBEDDING: module}
+    if list(found)[-1:] != [EMBEDDING]:
+        raise CfclError(f"the module's stages are {', '.join(found) or 'none'}, but the last one must be {EMBEDDING!r}")
+    return dict(found)
 
 
 def _flatten(tensors: Sequence[Tensor]) -> Tensor:

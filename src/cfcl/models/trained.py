@@ -53,6 +53,16 @@ class TrainedEncoder:
         """Embeddings of a batch of images (tensor, array or nested list): uint8, or floats in 0..1; grey ones may
         leave out the channel axis.
         """
+        return self._encoder.embed(self._weights, self._checked(images))
+
+    def features(self, images: object) -> Float[Tensor, "batch dim"]:
+        """What the encoder's head sees of such images, as flat vectors; of a module that names no features, its
+        embeddings.
+        """
+        return self._encoder.features(self._weights, self._checked(images))
+
+    def _checked(self, images: object) -> Tensor:
+        """The images as uint8 or float32, of the right shape."""
         batch = _batch(images)
         if batch.ndim == 3 and self.image_shape[0] == 1:
             batch = batch.unsqueeze(1)
@@ -62,12 +72,12 @@ class TrainedEncoder:
                 f"{', '.join(map(str, self.image_shape))}): reshape or resize them"
             )
         if batch.dtype == torch.uint8:
-            return self._encoder.embed(self._weights, batch)
+            return batch
         if not batch.is_floating_point() or not bool((((pixels := batch.float()) >= 0) & (pixels <= 1)).all()):
             raise CfclError(
                 f"images of type {batch.dtype} are neither uint8 pixels nor floats in 0..1: convert or rescale them"
             )
-        return self._encoder.embed(self._weights, pixels)
+        return pixels
 
     def save(self, path: str | Path) -> None:
         """Write weights and description to one safetensors file, whole or not at all."""

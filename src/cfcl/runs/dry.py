@@ -89,8 +89,9 @@ def _ground(one: Forecast) -> dict[str, str]:
     found, config = one.world, one.world.config
     data, encoder, points = found.dataset, found.setting.encoder, [len(part) for part in found.parts]
     labels = f"{data.num_classes} labels" if data.num_classes else "no labels"
+    split = "validation" if config.data.validation > 0 else "test"
     return {
-        "data": f"{data.name}: {len(data.train_images):,} training and {len(data.test_images):,} test images of "
+        "data": f"{data.name}: {len(data.train_images):,} training and {len(data.test_images):,} {split} images of "
         f"{'×'.join(map(str, data.image_shape))}, {labels}",
         "devices": f"{len(points):,} with {_range(points)} points each",
         "graph": f"{config.graph.kind}, {len(found.graph.links):,} directed links, "

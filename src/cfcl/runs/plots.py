@@ -71,7 +71,22 @@ HEALTH = (
     Quantity(Evaluation, "uniformity", "Uniformity: spread over the sphere", "log potential (lower: more even)"),
     Quantity(Evaluation, "effective_rank", "Effective rank of the embeddings", "dimensions"),
     Quantity(Evaluation, "cka", "Agreement of local models (CKA)", "similarity, 0 to 1"),
+    Quantity(Evaluation, "features_alignment", "Alignment of the features", "mean squared distance"),
+    Quantity(Evaluation, "features_uniformity", "Uniformity of the features", "log potential (lower: more even)"),
+    Quantity(Evaluation, "features_effective_rank", "Effective rank of the features", "dimensions"),
 )
+FEATURES = Quantity(Evaluation, "features_probe", "Accuracy of the features, all labels", "probe accuracy")
+
+
+def few_labels(runs: Sequence[Run]) -> list[Quantity]:
+    """Accuracies with few labels per class, and those of the features, as far as runs have them."""
+    numbers = dict.fromkeys(number for run in runs for number in final(run).few or ())
+    few = [
+        Quantity(Evaluation, f"{key}.{number}", f"Accuracy of the {space}, {number} labels per class", "probe accuracy")
+        for space, key in (("embedding", "few"), ("features", "features_few"))
+        for number in numbers
+    ]
+    return [*few, FEATURES]
 
 
 @style.styled
@@ -79,6 +94,7 @@ def draw_run(run: Run, folder: Path) -> list[Path]:
     """Write the plots of one run as PNG; the paths, without those that have nothing to show."""
     figures = {
         "accuracy": accuracy([run]),
+        "few_labels": curves([run], *few_labels([run]), columns=2),
         "traffic": traffic([run]),
         "delay": delay([run]),
         "graph": network.graph(run),
@@ -101,7 +117,8 @@ def accuracy(runs: Sequence[Run]) -> Figure | None:
     points = _measured(groups, lambda group: over_steps(group, Evaluation, "probe"))
     if not points:
         return None
-    figure, axes = _panel("Accuracy of the global encoder on the test split", "step", "accuracy")
+    splits = " or the ".join(dict.fromkeys(run.setup.split or "test" for run in runs))
+    figure, axes = _panel(f"Accuracy of the global encoder on the {splits} split", "step", "accuracy")
     looks = style.looks(groups)
     for label, line in points.items():
         _line(axes, line, label, looks[label])

@@ -17,7 +17,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cfcl.config import Config
-from cfcl.records import Done, Evaluation, Failed, Record, Update, Warned
+from cfcl.records import Done, Evaluation, Failed, Record, Update, Warned, Yardstick
+from cfcl.runs import labels
 from cfcl.runs.overview import Entry
 from cfcl.runs.summary import Summary
 from cfcl.shown import Words
@@ -120,15 +121,14 @@ def runs_table(entries: Sequence[Entry]) -> Table:
     return table
 
 
-def run_table(evaluations: Sequence[Evaluation]) -> Table:
+def run_table(evaluations: Sequence[Evaluation], split: str = "test") -> Table:
     """First, middle and last evaluation of a run."""
-    table = _table("\nGlobal encoder")
+    table = _table("\nGlobal encoder" + (f", {split} accuracies" if split != "test" else ""))
     figures = ("probe", "knn", "alignment", "uniformity", "effective_rank", "cka")
     columns = [key for key in figures if getattr(evaluations[-1], key) is not None]
     for name in ("step", *(name.replace("effective_", "") for name in columns), "D2D", "uplink", "delay"):
         table.add_column(name, justify="right")
-    for place in sorted({0, len(evaluations) // 2, len(evaluations) - 1}):
-        row = evaluations[place]
+    for row in _shown(evaluations):
         table.add_row(
             str(row.step),
             *(number(getattr(row, key), ".3f") for key in columns),
@@ -139,17 +139,58 @@ def run_table(evaluations: Sequence[Evaluation]) -> Table:
     return table
 
 
+def few_table(evaluations: Sequence[Evaluation], split: str = "test") -> Table | None:
+    """The accuracies of the same evaluations by space and number of labels; None if nothing but the probe is known."""
+    rows = {f"step {at.step}, {space}": by for at in _shown(evaluations) for space, by in at.accuracies.items()}
+    heads = labels.columns(rows.values())
+    if heads == ["all"] and not any("features" in name for name in rows):
+        return None
+    table = _table(f"\nProbe by labels per class: {split} accuracies in percent")
+    table.add_column("")
+    for head in heads:
+        table.add_column(labels.title(head), justify="right")
+    for name, by in rows.items():
+        table.add_row(name, *(percent(by.get(head), ".1f") for head in heads))
+    return table
+
+
+def compare_tables(summary: Sequence[Summary], yardsticks: Sequence[Yardstick]) -> list[Table]:
+    """One line per method; by number of labels, too, where few were asked for or features."""
+    rows = labels.of_summaries(summary)
+    more = [labels_table(rows, yardsticks, summary[0].split)] if rows or yardsticks else []
+    return [compare_table(summary), *more]
+
+
+def labels_table(rows: Sequence[labels.Row], yardsticks: Sequence[Yardstick], split: str) -> Table:
+    """Accuracies by number of labels, and below them what one would use instead."""
+    instead = labels.of_yardsticks(yardsticks)
+    table = _table(f"\nProbe by labels per class: {split} accuracies in percent, ± half of the 95 % interval")
+    heads = labels.columns(row.accuracies for row in (*rows, *instead))
+    table.add_column("")
+    for head in ("numbers", *map(labels.title, heads)):
+        table.add_column(head, justify="right")
+    for number, row in enumerate((*rows, *instead)):
+        if number == len(rows) > 0:
+            table.add_section()
+            table.add_row(f"[bold]{labels.INSTEAD}[/bold]")
+        table.add_row(row.name, row.dim, *(labels.cell(row.accuracies.get(head)) for head in heads))
+    return table
+
+
 def compare_table(summary: Sequence[Summary]) -> Table:
     """One line per method, accuracies in percent."""
     seeds = max(row.seeds for row in summary)
     over = f"mean over {seeds} seeds" if seeds > 1 else "one seed"
-    table = _table(f"\nFinal global encoder, accuracies in percent, {over}")
+    kinds = " and ".join(sorted({row.split for row in summary}))
+    which = "accuracies" if kinds == "test" else f"{kinds} accuracies"
+    told = "; ± half of the 95 % interval" if all(row.accuracies for row in summary) else ""
+    table = _table(f"\nFinal global encoder, {which} in percent, {over}{told}")
     for name in ("method", "probe", "vs FedAvg", "kNN", "pushed", "pulled", "uplink", "delay"):
         table.add_column(name, justify="left" if name == "method" else "right")
     for row in summary:
         table.add_row(
             row.method,
-            percent(row.probe, ".1f") + (f" ±{100 * row.probe_spread:.1f}" if row.probe_spread is not None else ""),
+            percent(row.probe, ".1f") + (f" ±{100 * row.probe_doubt:.1f}" if row.probe_doubt is not None else ""),
             percent(row.over_fedavg, "+.1f"),
             percent(row.knn, ".1f"),
             size(row.bytes_push),
@@ -176,6 +217,10 @@ def number(value: float | None, form: str) -> str:
 def percent(value: float | None, form: str) -> str:
     """A share in percent, or a dash where there is none."""
     return number(None if value is None else 100 * value, form)
+
+
+def _shown(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+    return [evaluations[place] for place in sorted({0, len(evaluations) // 2, len(evaluations) - 1})]
 
 
 def _table(title: str) -> Table:

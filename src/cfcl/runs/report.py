@@ -1,6 +1,7 @@
 """One self-contained page out of run folders."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from cfcl import __version__, methods
 from cfcl import config as configs
 from cfcl.errors import CfclError
 from cfcl.files import write_atomically
-from cfcl.runs import network, page, plots, style
+from cfcl.runs import labels, network, page, plots, style, yardsticks
 from cfcl.runs.folders import Run
 from cfcl.runs.overview import Entry
 from cfcl.runs.page import Html, tag
@@ -34,6 +35,13 @@ READING = {
     "collapsed encoder reaches it too. Read it together with uniformity.",
     "uniformity": "A lower value means that embeddings use more of the sphere. A collapsed encoder has 0.",
     "effective_rank": "The number of directions that the embeddings effectively use, at most their dimension.",
+    "features_alignment": "The same as for embeddings, of features scaled to length one.",
+    "features_uniformity": "The same as for embeddings, of features scaled to length one.",
+    "features_effective_rank": "The same as for embeddings, of features scaled to length one.",
+    "few": "A linear probe that gets so few labels of each class: the mean over five draws of them. Methods of a seed "
+    "share the draws. The user of an encoder has few labels, and here good encoders differ most.",
+    "features_few": "The same probe on the features, which the head turns into embeddings.",
+    "features_probe": "A linear probe with all labels on the features, which the head turns into embeddings.",
     "cka": "The similarity of the devices' models just before they are averaged. 1 is equal up to rotation and scale.",
     "triplet": "Eq. (1), mean over devices. Methods train on different triplets, so a lower curve does not mean a "
     "better encoder.",
@@ -76,6 +84,8 @@ def render(runs: Sequence[Run], unfinished: Sequence[Entry] = ()) -> str:
     """The page as text: the same records give the same page."""
     groups = by_name(runs)
     title = f"cfcl report: {', '.join(groups) or 'unfinished runs'}"
+    if any(run.setup.split == "validation" for run in runs):
+        title += ", validation accuracy"
     figures = _Figures()
     last = _LAST if runs else ()
     anchors = [*((name, f"run-{name}") for name in groups), *((name, name.lower()) for name in last)]
@@ -94,13 +104,14 @@ def headline(runs: Sequence[Run]) -> str:
     ranked = [(row.probe, row) for row in rows if row.probe is not None]
     if not ranked:
         return "There are no labels, so there is no accuracy. The page shows costs and label-free measures only."
+    kind = "validation accuracy of the probe" if all(row.split != "test" for row in rows) else "probe accuracy"
     top, best = max(ranked, key=lambda pair: pair[0])
     doubt = _doubt(min(row.seeds for _, row in ranked))
     if len(ranked) == 1:
-        return f"Final probe accuracy: {best.label} with {top:.4f}. {doubt}"
+        return f"Final {kind}: {best.label} with {top:.4f}. {doubt}"
     level = [row.label for probe, row in ranked if row is not best and f"{probe:.4f}" == f"{top:.4f}"]
     ties = f", equal to {' and '.join(level)}" if level else ""
-    highest = f"Highest final probe accuracy of {len(ranked)}: {best.label} with {top:.4f}{ties}."
+    highest = f"Highest final {kind} of {len(ranked)}: {best.label} with {top:.4f}{ties}."
     return f"{highest} {_against(best)} {doubt}"
 
 
@@ -154,6 +165,7 @@ def _lead(runs: Sequence[Run], name: str) -> Html:
 def _group(name: str, runs: Sequence[Run], figures: _Figures) -> Html:
     parts: list[tuple[str, list[Html]]] = [
         ("Summary", [_summary_table(runs)]),
+        *_by_labels(runs),
         ("Learning curves", _grid(_learning(runs, figures))),
         ("Costs", _grid(_costs(runs, figures))),
         ("Network and data per device", _network(runs, figures)),
@@ -191,10 +203,22 @@ def _summary_table(runs: Sequence[Run]) -> Html:
         "Delay": lambda row: f"{row.seconds + row.selection:.2f} s",
         "of which selection": lambda row: f"{row.selection:.2f} s",
     }
+    for space, prefix in (("embedding", ""), ("features", "Features, ")):
+        known = [row.accuracies.get(space, {}) for row in rows]
+        for head in labels.columns(known):
+            if (space, head) != ("embedding", "all"):
+                columns[prefix + labels.title(head)] = partial(_accuracy_cell, space, head)
     if any(row.joules > 0 for row in rows):
         columns["Energy"] = lambda row: f"{row.joules:.2f} J"
     left_out = len(runs) - sum(row.seeds for row in rows)
-    notes = ["Final model, mean over seeds; ± is the standard deviation over seeds."]
+    doubt = (
+        "half of the 95 % interval, over seeds and images"
+        if rows[0].accuracies
+        else "the standard deviation over seeds"
+    )
+    notes = [f"Final model, mean over seeds; ± is {doubt}."]
+    if splits := [row.label for row in rows if row.split != "test"]:
+        notes.append(f"Accuracies are of validation images, not of test images: {', '.join(splits)}.")
     if common := [f"{key}={show(value)}" for key, value in usual(runs).items()]:
         notes.append(f"Settings that a name does not mention: {', '.join(common)}.")
     if left_out:
@@ -204,8 +228,30 @@ def _summary_table(runs: Sequence[Run]) -> Html:
 
 
 def _probe_cell(row: Summary) -> str:
-    spread = "" if row.probe_spread is None else f" ± {row.probe_spread:.4f}"
+    spread = "" if row.probe_doubt is None else f" ± {row.probe_doubt:.4f}"
     return number(row.probe, ".4f") + spread
+
+
+def _accuracy_cell(space: str, head: str, row: Summary) -> str:
+    found = row.accuracies.get(space, {}).get(head)
+    return "–" if found is None else f"{found.mean:.4f} ± {found.reach:.4f}"
+
+
+def _by_labels(runs: Sequence[Run]) -> list[tuple[str, list[Html]]]:
+    """Accuracies by number of labels, with what one would use instead; nothing where neither is known."""
+    folders = dict.fromkeys(run.folder.parent for run in runs)
+    instead = [row for folder in folders for row in labels.of_yardsticks(yardsticks.find(folder)[1])]
+    rows = [*labels.of_summaries(by_curve(runs)), *instead]
+    if not rows:
+        return []
+    heads = labels.columns(row.accuracies for row in rows)
+    cells = [[row.name, row.dim, *(labels.cell(row.accuracies.get(head)) for head in heads)] for row in rows]
+    intro = (
+        "Accuracy of a linear probe in percent, ± half of its 95 % interval: over images and seeds, and for what you "
+        "would use instead over images and draws of labels."
+    )
+    table = page.table(["", "Numbers per image", *map(labels.title, heads)], cells)
+    return [(labels.INSTEAD if instead else "Accuracy by labels per class", [tag("p", intro), table])]
 
 
 def _learning(runs: Sequence[Run], figures: _Figures) -> list[Html]:
@@ -218,6 +264,7 @@ def _learning(runs: Sequence[Run], figures: _Figures) -> list[Html]:
         *figures.show(plots.accuracy(runs), "Accuracy over steps", steps),
         *figures.show(plots.accuracy_by_bytes(runs), "Accuracy against bytes between devices", traffic),
         *figures.show(plots.accuracy_by_seconds(runs), "Accuracy against delay", delay),
+        *_quantities(runs, plots.few_labels(runs), figures),
     ]
 
 
@@ -239,7 +286,7 @@ def _quantities(runs: Sequence[Run], quantities: Iterable[Quantity], figures: _F
     return [
         item
         for quantity in quantities
-        for item in figures.show(plots.curves(runs, quantity), quantity.title, READING[quantity.key])
+        for item in figures.show(plots.curves(runs, quantity), quantity.title, READING[quantity.key.partition(".")[0]])
     ]
 
 

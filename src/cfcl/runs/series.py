@@ -97,6 +97,8 @@ def show(value: Any) -> str:
     """A setting for people."""
     if value is None:
         return "not set"
+    if isinstance(value, tuple):
+        return str(list(value))
     return str(value).lower() if isinstance(value, bool) else visible(str(value))
 
 
@@ -135,11 +137,14 @@ def over_steps(runs: Sequence[Run], kind: type[Record], key: str) -> Band | None
 
 
 def _values(found: Iterable[Any], key: str) -> dict[int, list[float]]:
-    """The figure `key` of records that have a step, where it was measured."""
+    """The figure `key` of records that have a step, where it was measured; `few.10` is entry 10 of the figure `few`."""
+    name, _, entry = key.partition(".")
     values: dict[int, list[float]] = {}
     for record in found:
-        if getattr(record, key) is not None:
-            values.setdefault(record.step, []).append(float(getattr(record, key)))
+        value = getattr(record, name)
+        value = value.get(entry) if entry and value is not None else value
+        if value is not None:
+            values.setdefault(record.step, []).append(float(value))
     return values
 
 

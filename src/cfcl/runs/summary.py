@@ -1,9 +1,13 @@
 """What runs came to: one line per method or curve, means over seeds, differences within them."""
 
+import math
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from scipy.special import stdtrit
+
+from cfcl.records import Interval
 from cfcl.runs.folders import Run
 from cfcl.runs.series import base_of, final, selection_seconds, series
 
@@ -31,6 +35,16 @@ class Summary:
     selection: float
     """Measured seconds."""
     joules: float
+    split: str = "test"
+    """Where the images behind accuracies are from: `test` or `validation`."""
+    accuracies: Mapping[str, Mapping[str, Interval]] = field(default_factory=dict)
+    """Of probes, by space and number of labels, where the number of images behind them is known."""
+
+    @property
+    def probe_doubt(self) -> float | None:
+        """What stands after ±: half of the 95 % interval where it is known, else the spread over seeds."""
+        known = self.accuracies.get("embedding", {}).get("all")
+        return self.probe_spread if known is None else known.reach
 
     @property
     def over_fedavg(self) -> float | None:
@@ -70,7 +84,33 @@ def _summary(label: str, group: Sequence[Run], base: Iterable[Run]) -> Summary:
         seconds=statistics.fmean(last.seconds for last in finals),
         selection=statistics.fmean(selection_seconds(run, final(run).step) for run in group),
         joules=statistics.fmean(last.joules for last in finals),
+        split=group[0].setup.split or "test",
+        accuracies=_accuracies(group),
     )
+
+
+def interval(values: Sequence[float], num_images: int) -> Interval:
+    """The mean of accuracies, one a seed, with its 95 % interval over seeds and over test images.
+
+    Seeds count by Student's law, images by the normal one: all seeds share them, so their variance p(1-p)/n stays
+    whole. A single seed says nothing of others: its interval counts the images alone.
+    """
+    mean, number = statistics.fmean(values), len(values)
+    images = float(stdtrit(math.inf, 0.975)) ** 2 * mean * (1 - mean) / num_images
+    seeds = float(stdtrit(number - 1, 0.975)) ** 2 * statistics.variance(values) / number if number > 1 else 0.0
+    reach = math.sqrt(images + seeds)
+    return Interval(mean, mean - reach, mean + reach)
+
+
+def _accuracies(group: Sequence[Run]) -> dict[str, dict[str, Interval]]:
+    size = group[0].setup.num_judged
+    if size is None:
+        return {}
+    found = [final(run).accuracies for run in group]
+    return {
+        space: {labels: interval([run[space][labels] for run in found], size) for labels in by}
+        for space, by in found[0].items()
+    }
 
 
 def _gains(group: Sequence[Run], base: Iterable[Run]) -> tuple[float, ...]:

@@ -4,22 +4,38 @@ Which images are embedded is one question and what the embeddings say another, s
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
+from torch.nn import functional
 
 from cfcl import rng
 from cfcl.config import Config
 from cfcl.core import losses, metrics
 from cfcl.data.augment import augment
 from cfcl.data.datasets import Dataset
-from cfcl.models import as_input
+from cfcl.models import as_input, portions
 from cfcl.records import Final
 
 Figures = dict[str, float]
 
 MAP_POINTS = 2000
 """Test images behind the distances between labels."""
+NUM_DRAWS = 5
+"""How often few labels are drawn; an accuracy is the mean."""
+FEW_RIDGE = 0.02
+"""L2 penalty of the probe on few labels: on raw pixels and principal components more or less of it is worse."""
+
+
+class Labelled(NamedTuple):
+    """What a probe takes: embeddings of known training points and of the test split, with their labels."""
+
+    train: Tensor
+    train_labels: Tensor
+    test: Tensor
+    test_labels: Tensor
 
 
 def images(config: Config, dataset: Dataset) -> dict[str, Tensor]:
@@ -28,36 +44,90 @@ def images(config: Config, dataset: Dataset) -> dict[str, Tensor]:
     found = {"sample": sample, "altered": augment(sample, config.augment, rng.stream(config.seed, "health-augment"))}
     if dataset.train_labels is None or dataset.test_labels is None:
         return found
-    return {**found, "train": dataset.train_images[_known(config, dataset)], "test": dataset.test_images}
+    return {**found, "train": dataset.train_images[known(config, dataset)], "test": dataset.test_images}
 
 
-def judge(config: Config, dataset: Dataset, embeddings: Mapping[str, Tensor]) -> Figures:
-    """Accuracies (where there are labels) and label-free health of the model behind `embeddings`."""
-    found = {} if "test" not in embeddings else accuracies(config, dataset, embeddings["train"], embeddings["test"])
-    return {**found, **health(config, embeddings["sample"], embeddings["altered"])}
+def judge(
+    config: Config, dataset: Dataset, embeddings: Mapping[str, Tensor], features: Mapping[str, Tensor] | None = None
+) -> dict[str, Any]:
+    """Accuracies (where there are labels) and label-free health of the model behind `embeddings`, as in its record."""
+    found: dict[str, Any] = health(config, embeddings["sample"], embeddings["altered"])
+    if "test" in embeddings:
+        found |= accuracies(config, dataset, embeddings["train"], embeddings["test"])
+        if config.evaluation.labels_per_class:
+            data = labelled(config, dataset, embeddings["train"], embeddings["test"])
+            found["few"] = few_accuracies(config, dataset, standardised(data))
+    if features is not None:
+        found |= {f"features_{name}": figure for name, figure in judge_features(config, dataset, features).items()}
+    return found
+
+
+def judge_features(config: Config, dataset: Dataset, features: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The same of features, as far as it makes sense for them."""
+    sample, altered = (functional.normalize(features[name], dim=-1) for name in ("sample", "altered"))
+    found: dict[str, Any] = _geometry(sample, altered)
+    if "test" not in features:
+        return found
+    data = labelled(config, dataset, features["train"], features["test"])
+    found["knn"] = _neighbours(config, dataset, data)
+    data = standardised(data)
+    hits = metrics.quick_hits(*data, num_classes=dataset.num_classes, ridge=config.evaluation.ridge)
+    found["probe"] = hits.double().mean().item()
+    if config.evaluation.labels_per_class:
+        found["few"] = few_accuracies(config, dataset, data)
+    return found
 
 
 def accuracies(config: Config, dataset: Dataset, train: Tensor, test: Tensor) -> Figures:
     """Linear-probe and nearest-neighbour accuracy on the test split, trained on the training split."""
-    assert dataset.train_labels is not None
-    assert dataset.test_labels is not None
-    settings = config.evaluation
-    data = (train.cpu(), dataset.train_labels[_known(config, dataset)], test.cpu(), dataset.test_labels)
-    if settings.probe == "lbfgs":
-        probe = metrics.linear_probe(*data, num_classes=dataset.num_classes, ridge=settings.ridge)
+    data = labelled(config, dataset, train, test)
+    if config.evaluation.probe == "lbfgs":
+        probe = metrics.linear_probe(*data, num_classes=dataset.num_classes, ridge=config.evaluation.ridge)
     else:
         probe = metrics.linear_probe_sgd(*data, num_classes=dataset.num_classes)
-    neighbours = metrics.knn_accuracy(*data, num_neighbours=settings.num_neighbours, num_classes=dataset.num_classes)
-    return {"probe": probe, "knn": neighbours}
+    return {"probe": probe, "knn": _neighbours(config, dataset, data)}
+
+
+def few_accuracies(config: Config, dataset: Dataset, data: Labelled) -> Figures:
+    """Probe accuracy by the number of labels per class, mean over the draws; `data` is standardised."""
+    found = {}
+    for number in config.evaluation.labels_per_class:
+        chosen = few_labels(data.train_labels, number, seed=config.seed)
+        hits = metrics.few_label_hits(*data, chosen, num_classes=dataset.num_classes, ridge=FEW_RIDGE)
+        found[str(number)] = hits.double().mean().item()
+    return found
+
+
+def standardised(data: Labelled) -> Labelled:
+    """The same with mean 0 and deviation 1 over the training points, in single precision."""
+    found = metrics.moments(data.train)
+    train, test = (
+        torch.cat([metrics.standardise(part, *found).float() for part in portions(some)])
+        for some in (data.train, data.test)
+    )
+    return data._replace(train=train, test=test)
+
+
+def few_labels(labels: Int[Tensor, " points"], number: int, *, seed: int) -> Int[Tensor, "draws few"]:
+    """Places of `number` points of each label (all, where there are fewer), drawn several times.
+
+    Draws of a seed are the same for whoever asks, and those of a smaller number are part of those of a larger one.
+    """
+    found = []
+    for draw in range(NUM_DRAWS):
+        order = torch.randperm(len(labels), generator=rng.stream(seed, "few-labels", draw))
+        grouped = order[labels[order].argsort(stable=True)]
+        sizes = labels.bincount()
+        rank = torch.arange(len(labels)) - torch.repeat_interleave(sizes.cumsum(0) - sizes, sizes)
+        found.append(grouped[rank < number].sort().values)
+    return torch.stack(found)
 
 
 def health(config: Config, embeddings: Tensor, altered: Tensor) -> Figures:
     """Alignment, uniformity, effective rank and the mean triplet loss on a fixed sample of test images."""
     triplets = len(embeddings) * (len(embeddings) - 1)
     return {
-        "alignment": metrics.alignment(embeddings, altered),
-        "uniformity": metrics.uniformity(embeddings),
-        "effective_rank": metrics.effective_rank(embeddings),
+        **_geometry(embeddings, altered),
         "objective": float(losses.objective(embeddings, altered[None], margin=config.train.margin)) / triplets,
     }
 
@@ -97,6 +167,26 @@ def label_map(config: Config, dataset: Dataset, embeddings: Tensor, step: int) -
     return Final(step, tuple(shown.tolist()), rows, metrics.separation(distances))
 
 
+def _geometry(embeddings: Tensor, altered: Tensor) -> Figures:
+    return {
+        "alignment": metrics.alignment(embeddings, altered),
+        "uniformity": metrics.uniformity(embeddings),
+        "effective_rank": metrics.effective_rank(embeddings),
+    }
+
+
+def labelled(config: Config, dataset: Dataset, train: Tensor, test: Tensor) -> Labelled:
+    """Embeddings of the known training points and of the test split with their labels."""
+    assert dataset.train_labels is not None
+    assert dataset.test_labels is not None
+    return Labelled(train.cpu(), dataset.train_labels[known(config, dataset)], test.cpu(), dataset.test_labels)
+
+
+def _neighbours(config: Config, dataset: Dataset, data: Labelled) -> float:
+    wanted = config.evaluation.num_neighbours
+    return metrics.knn_accuracy(*data, num_neighbours=wanted, num_classes=dataset.num_classes)
+
+
 def _mapped(config: Config, dataset: Dataset) -> Tensor:
     if dataset.test_labels is None:
         return torch.zeros(0, dtype=torch.int64)
@@ -105,5 +195,6 @@ def _mapped(config: Config, dataset: Dataset) -> Tensor:
     return chosen[torch.isin(labels, (labels.bincount() >= 2).nonzero().squeeze(1))]
 
 
-def _known(config: Config, dataset: Dataset) -> Tensor:
+def known(config: Config, dataset: Dataset) -> Tensor:
+    """Places of the training points that probe and neighbours learn from."""
     return rng.places(len(dataset.train_images), config.evaluation.max_train, config.seed, "probe")

@@ -280,22 +280,41 @@ class Simulation:
     def _evaluate(self, step: int, agreement: evaluation.Figures | None = None) -> Iterator[Record]:
         with self.clocks.evaluating():
             images = evaluation.images(self.config, self.world.dataset)
-            embeddings = {name: self._embed(some) for name, some in images.items()}
+            seen = {name: self._look(some) for name, some in images.items()}
             ledger = self._whole_ledger()
             if self.group.leads:
-                found = evaluation.judge(self.config, self.world.dataset, embeddings)
+                embeddings, features = ({name: pair[i] for name, pair in seen.items()} for i in range(2))
+                wanted = features if self.config.evaluation.features else None
+                found = evaluation.judge(self.config, self.world.dataset, embeddings, wanted)
         if self.group.leads:
             figures = {"step": step, **found, **(agreement or {}), **ledger.totals()}
-            if not all(map(math.isfinite, found.values())):
+            if not all(math.isfinite(figure) for figure in found.values() if isinstance(figure, float)):
                 raise Failed(f"the embeddings of the global encoder are not finite at step {step}: {REMEDY}")
             yield records.read(records.Evaluation, figures)
 
     def _embed(self, images: Tensor) -> Tensor:
         """Embeddings under the global model, at the leader; every process takes its share of the portions."""
         encoder = self.world.setting.encoder
+        return self._shared(images, lambda part: encoder.embed(self.model, part), encoder.embedding_dim)
+
+    def _look(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Embeddings and features under the global model, likewise; no features if nobody asked for them."""
+        encoder = self.world.setting.encoder
+        if not self.config.evaluation.features:
+            return self._embed(images), torch.zeros(0)
+        dims = [encoder.feature_dim, encoder.embedding_dim]
+        found = self._shared(
+            images, lambda part: torch.cat(encoder.features_and_embeddings(self.model, part), dim=1), sum(dims)
+        )
+        features, embeddings = (part.contiguous() for part in torch.split(found, dims, dim=1))
+        return embeddings, features
+
+    def _shared(self, images: Tensor, seen: Callable[[Tensor], Tensor], width: int) -> Tensor:
+        """What all processes have `seen` of images, in their order, at the leader."""
         parts = portions(images)
-        mine = [encoder.embed(self.model, parts[i]) for i in self.group.share(len(parts))]
-        return self.group.gather(torch.cat([device.no_embeddings(self.world.setting), *mine]))
+        mine = [seen(parts[i]) for i in self.group.share(len(parts))]
+        nothing = torch.zeros(0, width, device=self.world.setting.encoder.device)
+        return self.group.gather(torch.cat([nothing, *mine]))
 
     def _whole_ledger(self) -> Ledger:
         """The costs of all processes, at the leader."""

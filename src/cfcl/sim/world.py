@@ -15,6 +15,7 @@ from cfcl import objectives, rng, schedule, topology
 from cfcl.config import Config
 from cfcl.data import datasets, fit, partition
 from cfcl.data.datasets import Dataset
+from cfcl.data.splits import with_validation
 from cfcl.device import Lacks, Setting
 from cfcl.errors import CfclError
 from cfcl.exchange import links, policies
@@ -88,7 +89,22 @@ class World:
             labels=held,
             edges=self.graph.edges,
             positions=self.graph.positions,
+            num_judged=self._num_judged,
+            split="validation" if self.config.data.validation > 0 else None,
         )
+
+    @property
+    def _num_judged(self) -> int | None:
+        """Images behind every accuracy, where a run says so."""
+        wanted, data = self.config.evaluation, self.config.data
+        told = wanted.labels_per_class or wanted.features or data.validation > 0
+        return len(self.dataset.test_images) if told else None
+
+
+def data_of(config: Config, dataset: Dataset | None = None) -> Dataset:
+    """The images of a run: those that `config.data` names or `dataset`, with a validation split if it is asked for."""
+    found = datasets.load(config.data) if dataset is None else dataset
+    return with_validation(found, config.data.validation) if config.data.validation > 0 else found
 
 
 def build(
@@ -108,7 +124,7 @@ def build(
     policy = policies.find(config.exchange.method)
     if dataset is None:
         fit.check(config)
-        dataset = datasets.load(config.data)
+    dataset = data_of(config, dataset)
     sizes.check(config, dataset, module)
     parts = partition.split(
         config.partition,
