@@ -1,13 +1,17 @@
 """What cannot fit is refused before it begins."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
 from cfcl import config as configs
+from cfcl import rng
 from cfcl.data import datasets
 from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
-from cfcl.models import Encoder
+from cfcl.models import Encoder, networks
 from cfcl.sim import sizes, world
 from tests.conftest import small
 
@@ -56,12 +60,30 @@ def test_thousands_of_devices_are_let_through(digits: Dataset, monkeypatch: pyte
     sizes.check(configs.load("digits", [*many, "graph.degree=20"]), digits)
 
 
-@pytest.mark.parametrize("encoder", ["small-cnn", "usps-cnn", "small-alexnet", "slim-resnet18"])
+@pytest.mark.parametrize("encoder", ["small-cnn", "usps-cnn", "small-alexnet", "slim-resnet18", "conv"])
 def test_parameters_are_counted_as_the_encoder_has_them(encoder: str) -> None:
     config = configs.load("digits", [f"model.encoder={encoder}", "model.embedding_dim=7"])
     shape = (3, 16, 16)
     assert sizes._network(config, shape, None)[0] == Encoder(config.model, shape, seed=0).num_parameters
     assert sizes._network(config, shape, torch.nn.Linear(3, 2)) == (8, 0)
+
+
+@pytest.mark.parametrize("encoder", ["small-cnn", "usps-cnn", "small-alexnet", "slim-resnet18", "conv"])
+@pytest.mark.parametrize("shape", [(1, 16, 16), (3, 33, 20)])
+def test_outputs_are_counted_as_the_layers_make_them(encoder: str, shape: tuple[int, int, int]) -> None:
+    network = networks.build(configs.load("digits", [f"model.encoder={encoder}"]).model, shape, rng.stream(0, "model"))
+    made: list[tuple[int, ...]] = []
+    for layer in network.modules():
+        if not list(layer.children()):
+            layer.register_forward_hook(lambda layer, given, found: made.append(tuple(found.shape[1:])))
+    network(torch.zeros(2, *shape))
+    assert networks.shapes(network, shape) == made
+
+
+def test_a_run_does_not_wait_for_the_compiler() -> None:
+    code = "import sys; from cfcl import config; from cfcl.sim import world; world.build(config.load('digits')); "
+    done = subprocess.run([sys.executable, "-c", f"{code}print('torch._dynamo' in sys.modules)"], capture_output=True)
+    assert done.stdout.split() == [b"False"], done.stderr
 
 
 def test_outputs_are_counted_by_hand() -> None:

@@ -45,6 +45,7 @@ PositiveCount = Annotated[int, Field(ge=1, le=MOST)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST)]
 Positive = Annotated[float, Field(gt=0, le=LARGEST), AfterValidator(_check_tiny)]
 Finite = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+Widths = Annotated[tuple[Annotated[int, Field(ge=1, le=10**4)], ...], Strict(False), Field(max_length=20)]
 Place = Annotated[Path, Strict(False), AfterValidator(_check_place)]
 
 
@@ -186,12 +187,12 @@ class ModelConfig(Section):
     do not matter; for photographs."""
     normalise: bool = True
     """Put embeddings on the unit sphere (L2); off leaves them free."""
-    widths: Annotated[tuple[PositiveCount, ...], Field(min_length=1)] = (24, 48, 64)
+    widths: Annotated[Widths, Field(min_length=1)] = (24, 48, 64)
     """Channels of the 3×3 convolutions of `conv`, first to last."""
     grid: PositiveCount = 2
     """Side of the grid that the last convolution of `conv` is averaged to: grid × grid × its channels are the
     features."""
-    head: tuple[PositiveCount, ...] = (64,)
+    head: Widths = (64,)
     """Hidden layers of the head of `conv`, between features and embedding; none: one linear layer."""
 
 
@@ -455,7 +456,7 @@ class EvaluationConfig(Section):
     """Largest number of receivers whose pulls are recorded one by one, drawn once."""
     log_every: PositiveCount = 2
     """Steps between records of the training losses."""
-    labels_per_class: tuple[PositiveCount, ...] = ()
+    labels_per_class: Annotated[tuple[PositiveCount, ...], Strict(False), Field(max_length=10)] = ()
     """Also probe with so few labels of each class, such as [1, 10, 100]: the mean over five draws of them."""
     features: bool = False
     """Also evaluate the features, which the head of the encoder turns into embeddings."""

@@ -1,6 +1,7 @@
 """An encoder whose weights are data: one vector of parameters, one of buffers."""
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -69,7 +70,10 @@ class Encoder:
         self._bound: Tensor | None = None
         self.initial = Weights(_flatten(self._params), _flatten(self._buffers))
         # Of our own we know them, and an image may be as large as a file says.
-        self.feature_dim, self.embedding_dim = networks.lengths(self._stages) if module is None else self._try()
+        self.shapes: dict[str, tuple[int, ...]] = self._reckon() if module is None else self._try()
+        """What each stage makes of one image."""
+        self.embedding_dim = self.shapes[EMBEDDING][0]
+        self.feature_dim = math.prod(self.shapes.get(FEATURES, self.shapes[EMBEDDING]))
         self._tail = self._attach(tail, seed)
 
     @property
@@ -146,27 +150,35 @@ class Encoder:
         """The tail, its parameters behind those of the encoder, which are the same with any tail."""
         with torch.device("meta"):
             found = tail(self.embedding_dim)
-        found = networks.drawn(found, rng.stream(seed, "tail")).to(self.device)
+        if list(found.parameters()):
+            found = networks.drawn(found, rng.stream(seed, "tail")).to(self.device)
         self._params += found.parameters()
         self._param_sizes = [parameter.numel() for parameter in self._params]
         self.initial = Weights(_flatten(self._params), self.initial.buffers)
         return found
 
-    def _try(self) -> tuple[int, int]:
-        """The lengths of features and of an embedding, seen by embedding two black images."""
+    def _reckon(self) -> dict[str, tuple[int, ...]]:
+        found, shape = {}, tuple[int, ...](self.image_shape)
+        for name, stage in self._stages.items():
+            found[name] = shape = networks.shapes(stage, shape)[-1]
+        return found
+
+    def _try(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of what the stages make of an image, seen with two black ones."""
         black = torch.zeros(2, *self.image_shape, dtype=torch.uint8)
         try:
-            features, embeddings = self.features_and_embeddings(self.initial, black)
+            found = {name: self.activations(self.initial, black, name) for name in self._stages}
         except (RuntimeError, ValueError, TypeError) as error:
             raise CfclError(
                 f"the encoder cannot take images of shape {self.image_shape} ({reason(error)}): change it or the images"
             ) from None
-        if embeddings.ndim != 2 or len(embeddings) != 2:
+        embeddings = found[EMBEDDING]
+        if embeddings.ndim != 2 or any(len(values) != 2 for values in found.values()):
             raise CfclError(
                 f"the encoder turned 2 images into a tensor of shape {tuple(embeddings.shape)}, but embeddings are "
                 "(images, length): flatten its output"
             )
-        return features.shape[1], embeddings.shape[1]
+        return {name: tuple(values.shape[1:]) for name, values in found.items()}
 
     def _forward(self, values: Tensor, *, start: str | None = None, stop: str = EMBEDDING) -> Tensor:
         """From images, or from activations at the end of stage `start`, to those at the end of stage `stop`."""

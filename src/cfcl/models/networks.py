@@ -5,7 +5,7 @@ Each is a sequence of named stages, the last two of which are `features`, what e
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain, islice, pairwise
 from typing import Literal
 
@@ -207,10 +207,34 @@ def drawn(module: nn.Module, draws: torch.Generator) -> nn.Module:
     return module
 
 
-def lengths(stages: Mapping[str, nn.Module]) -> tuple[int, int]:
-    """Of features and of an embedding, as the linear layers of the last stage say."""
-    linear = [layer for layer in stages["embedding"].modules() if isinstance(layer, nn.Linear)]
-    return linear[0].in_features, linear[-1].out_features
+def shapes(layer: nn.Module, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """What the layers inside `layer` make of an image or of values of `shape`, one after another; the last is its own.
+
+    Reckoned and not tried out: images may be as large as a file says, and torch takes a second to prepare for a trial
+    without memory.
+    """
+    if isinstance(layer, nn.Sequential):
+        found = [shape]
+        for part in layer:
+            found += shapes(part, found[-1])
+        return found[1:]
+    if isinstance(layer, ResidualBlock):
+        *parts, shortcut = layer.children()
+        return shapes(nn.Sequential(*parts), shape) + shapes(shortcut, shape)
+    if isinstance(layer, nn.Flatten):
+        return [(math.prod(shape),)]
+    if isinstance(layer, nn.Linear):
+        return [(*shape[:-1], layer.out_features)]
+    if isinstance(layer, nn.Conv2d):
+        kernel, stride, padding = layer.kernel_size[0], layer.stride[0], int(layer.padding[0])
+        return [(layer.out_channels, *((side + 2 * padding - kernel) // stride + 1 for side in shape[1:]))]
+    if isinstance(layer, nn.MaxPool2d):
+        assert isinstance(layer.kernel_size, int)
+        return [(shape[0], *(side // layer.kernel_size for side in shape[1:]))]
+    if isinstance(layer, nn.AdaptiveMaxPool2d | nn.AdaptiveAvgPool2d):
+        assert isinstance(layer.output_size, int)
+        return [(shape[0], layer.output_size, layer.output_size)]
+    return [shape]
 
 
 def _draw(layer: nn.Module, draws: torch.Generator) -> None:

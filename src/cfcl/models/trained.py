@@ -81,7 +81,10 @@ class TrainedEncoder:
 
     def save(self, path: str | Path) -> None:
         """Write weights and description to one safetensors file, whole or not at all."""
-        description = {"model": self._encoder.config.model_dump(), "image_shape": self.image_shape}
+        config = self._encoder.config
+        # Sizes that a network does not have would only make its file another one.
+        idle = set() if config.encoder == "conv" else {"widths", "grid", "head"}
+        description = {"model": config.model_dump(exclude=idle), "image_shape": self.image_shape}
         # One key only: safetensors writes several in random order.
         content = save(self._encoder.state_dict(self._weights), metadata={"cfcl": json.dumps(description)})
         try:

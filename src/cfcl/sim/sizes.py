@@ -7,8 +7,7 @@ from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from cfcl.config import Config
 from cfcl.data.datasets import Dataset
@@ -102,18 +101,9 @@ def _network(config: Config, shape: tuple[int, int, int], module: nn.Module | No
     """Parameters, and numbers that the layers make of one image; a foreign module may do as it likes with images."""
     if module is not None:
         return sum(parameter.numel() for parameter in module.parameters()), 0
-    outputs: list[int] = []
-
-    def count(layer: nn.Module, given: tuple[Tensor, ...], made: Tensor) -> None:
-        outputs.append(made.numel())
-
-    network = networks.build(config.model, shape).eval()  # without memory, as are the images
-    for layer in network.modules():
-        if not list(layer.children()):
-            layer.register_forward_hook(count)
-    with torch.no_grad():
-        network(torch.zeros(1, *shape, dtype=torch.float32, device="meta"))
-    return sum(parameter.numel() for parameter in network.parameters()), sum(outputs)
+    network = networks.build(config.model, shape)  # without memory
+    outputs = sum(map(prod, networks.shapes(network, shape)))
+    return sum(parameter.numel() for parameter in network.parameters()), outputs
 
 
 def _num_edges(config: Config) -> int:
