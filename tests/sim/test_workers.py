@@ -367,3 +367,21 @@ def test_shares_follow_each_other_and_know_their_owner(size: int, total: int) ->
     assert [thing for share in shares for thing in share] == list(range(total))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
     assert all(Group(0, size).owner(thing, total) == rank for rank, share in enumerate(shares) for thing in share)
+
+
+def test_an_orphan_removes_the_folder_that_it_is_still_writing_to(tmp_path: Path) -> None:
+    for number in range(300):
+        (tmp_path / f"{number}").touch()
+    code = """
+import sys
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from cfcl.sim.workers import end_with
+end_with(-1, sys.argv[1])
+for number in count(300):
+    with suppress(OSError):
+        (Path(sys.argv[1]) / f"{number}").touch()
+"""
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], timeout=60, check=False).returncode == 1
+    assert not tmp_path.exists()

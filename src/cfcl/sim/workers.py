@@ -110,7 +110,9 @@ def end_with(parent: int, rubbish: str | None = None) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.2)
-        if rubbish is not None:
+        deadline = time.monotonic() + PATIENCE
+        # Other threads, and other workers, may still be writing there.
+        while rubbish is not None and Path(rubbish).exists() and time.monotonic() < deadline:
             shutil.rmtree(rubbish, ignore_errors=True)
         os._exit(1)
 
