@@ -191,6 +191,7 @@ def test_limits_are_told() -> None:
         "exchange.candidates_file",
         "cost.rates_file",
         "cost.charge_broadcast",
+        "evaluation.features",
         "records.explain",
     ]
 

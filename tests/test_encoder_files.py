@@ -56,7 +56,7 @@ def test_a_changed_file_loads_or_is_refused(tmp_path: Path, seed: int) -> None:
 
 REFUSALS = [
     # conv 8*(9+1), linear 8*48 + 48*32 + 32*10^5, four bytes each
-    (files.encoder_file({}, embedding_dim=10**5), "and its network takes 12,808,20"),
+    (files.encoder_file({}, embedding_dim=10**5), "and its network takes 12,808,2"),
     (files.encoder_file(image_shape=[1, 2, 10**9]), "image_shape=[1, 2, 1000000000] is no channels, height and width"),
     (files.encoder_file(image_shape=[True, 2, 2]), "image_shape=[True, 2, 2] is no channels, height and width"),
     (files.encoder_file(image_shape=[1, 1, 1]), "images of 1×1 are too small"),
