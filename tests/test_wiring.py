@@ -223,7 +223,7 @@ def test_relayed_embeddings_have_no_say_in_the_margin(kept: int) -> None:
     positions = torch.cat([own, 20 + torch.arange(8 - kept)])
     embeddings = torch.cat([setting.encoder.embed(state.anchor, state.points[own]), state.pulled[: 8 - kept]])
     (clusters,) = device.cluster(setting, [0], [embeddings], 3)
-    state = replace(state, candidates=device.Candidates(positions, embeddings, embeddings, clusters))
+    state = replace(state, candidates=device.Candidates(positions, embeddings, embeddings, None, clusters))
 
     found = device.absorb(setting, state, [EmbeddingItems(1, 0, 3, torch.zeros(2, 16))], 3).margin
 

@@ -38,7 +38,7 @@ MOST = 10**9
 LARGEST = 1e12
 """Bounds without which a number that makes no sense would fill the memory, or end as infinity or NaN."""
 
-Mode = Literal["explicit", "implicit"]
+Mode = Literal["explicit", "activations", "implicit"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=MOST)]
 PositiveCount = Annotated[int, Field(ge=1, le=MOST)]
@@ -312,7 +312,13 @@ class ExchangeConfig(Section):
     no exchange; for reference `oracle`, which sees labels, and `centralised`, one device with all the data; or a policy
     that you registered."""
     mode: Mode = "explicit"
-    """`explicit` moves datapoints; `implicit` moves embeddings only."""
+    """`explicit` moves datapoints, which join the receiver's batches; `activations` moves what a layer has made of two
+    augmented views of each, which join them there; `implicit` moves embeddings only, which enter its loss."""
+    layer: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=60)] = "block2"
+    """The stage of the encoder whose activations travel (mode `activations`): `block1`, ..., `features`, `embedding`.
+    The deeper it is, the less it says of the image, and the less it is worth."""
+    precision: Literal["float32", "uint8"] = "float32"
+    """How activations travel: four bytes per value, or one and the range of each item (mode `activations`)."""
     period: PositiveCount = 25
     """T_p: updates between exchanges."""
     start: Count = 0
@@ -337,17 +343,17 @@ class ExchangeConfig(Section):
     candidates: Literal["per_pull", "per_aggregation", "relay"] = "per_pull"
     """Candidates: own data redrawn at each pull or at each aggregation; `relay` may also pass on what was pulled."""
     push: Literal["exchange", "aggregation"] = "exchange"
-    """When reserve embeddings are pushed anew (mode `implicit`)."""
+    """When reserves are pushed anew (modes `implicit` and `activations`)."""
     importance_model: Literal["global", "local", "both_local"] = "global"
     """The model that scores candidates: the last global one, or the transmitter's own; `both_local`: also the receiver
-    embeds the reserve that it pushes with its own (mode `implicit`)."""
+    embeds the reserve that it pushes with its own (modes `implicit` and `activations`)."""
     buffer: Literal["purge", "limit", "keep", "lasting"] = "purge"
     """What happens to items pulled before. `purge`: dropped; `limit`: the newest `buffer_size` items stay; `keep`: all
-    stay; `lasting`: datapoints stay, embeddings, which belong to an older model, are dropped."""
+    stay; `lasting`: datapoints stay; embeddings and activations, which belong to an older model, are dropped."""
     buffer_size: PositiveCount = 200
     """Items kept by buffer `limit`."""
     softmax: Literal["cluster", "global"] = "cluster"
-    """Eq. (11): softmax over the candidates of a cluster, or over all (mode `explicit`)."""
+    """Eq. (11): softmax over the candidates of a cluster, or over all (modes `explicit` and `activations`)."""
     temperature_start: NonNegative = 4.0
     """Selection temperature at t = 0, Eq. (11)."""
     temperature_end: NonNegative = 10.0
@@ -388,6 +394,11 @@ class ExchangeConfig(Section):
             raise ValueError(
                 f"num_reserve_clusters={self.num_reserve_clusters} exceeds num_reserve={self.num_reserve}, but a "
                 "cluster needs a point: lower exchange.num_reserve_clusters or raise exchange.num_reserve"
+            )
+        if self.mode == "activations" and self.candidates == "relay":
+            raise ValueError(
+                "candidates='relay' would pass on activations of an older model: choose "
+                "exchange.candidates='per_pull', or exchange.mode='explicit'"
             )
         if self.stop is not None and self.stop <= self.start:
             raise ValueError(

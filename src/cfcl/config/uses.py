@@ -17,8 +17,12 @@ def _exchanges(run: Config) -> bool:
     return run.exchange.method not in ("fedavg", "centralised")
 
 
-def _explicit(run: Config) -> bool:
-    return run.exchange.mode == "explicit"
+def _joins(run: Config) -> bool:
+    return run.exchange.mode != "implicit"
+
+
+def _renewed(run: Config) -> bool:
+    return run.exchange.mode != "explicit"
 
 
 def _implicit(run: Config) -> bool:
@@ -61,8 +65,8 @@ USES = (
     Use("regulariser.*", "with a method that exchanges, in mode implicit", _all(_exchanges, _implicit)),
     Use(
         "train.composition train.remote_fraction",
-        "with a method that exchanges, in mode explicit",
-        _all(_exchanges, _explicit),
+        "with a method that exchanges, in modes explicit and activations",
+        _all(_exchanges, _joins),
     ),
     Use("exchange.num_reserve exchange.reserve", "with methods cfcl, bulk and novel", _by("cfcl", "bulk", "novel")),
     Use(
@@ -70,7 +74,12 @@ USES = (
         "with methods other than bulk",
         _PERIODIC,
     ),
-    Use("exchange.push", "with methods cfcl and novel, in mode implicit", _all(_by("cfcl", "novel"), _implicit)),
+    Use("exchange.layer exchange.precision", "in mode activations", _is("exchange.mode", "activations")),
+    Use(
+        "exchange.push",
+        "with methods cfcl and novel, in modes implicit and activations",
+        _all(_by("cfcl", "novel"), _renewed),
+    ),
     # Bulk chooses at t = 0, when all models are equal; blind rules embed only what they send as embeddings.
     Use(
         "exchange.importance_model",
@@ -81,8 +90,8 @@ USES = (
     Use("exchange.buffer_size", "with exchange.buffer='limit'", _is("exchange.buffer", "limit")),
     Use(
         "exchange.softmax exchange.temperature_*",
-        "with methods cfcl and bulk, in mode explicit",
-        _all(_SCORING, _explicit),
+        "with methods cfcl and bulk, in modes explicit and activations",
+        _all(_SCORING, _joins),
     ),
     Use("exchange.temperature_end", "with methods other than bulk", _PERIODIC),
     Use(

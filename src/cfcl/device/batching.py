@@ -12,17 +12,19 @@ from torch import Tensor
 from cfcl import rng
 from cfcl.data import augment
 from cfcl.device.state import DeviceState, Setting
-from cfcl.models import as_input
+from cfcl.models import Entering, as_input
+from cfcl.objectives import Layout
 
 
 class Batch(NamedTuple):
-    """The images of one update."""
+    """The images of one update, and the activations that join them on their way."""
 
     images: Tensor
     roles: Tensor | None
     """[roles, rows]: which images play which role; None: as many parts as there are roles, one after another."""
     positions: Tensor
     """Places of anchors and of what stands against them among the points held, pulled ones last."""
+    entering: Entering | None = None
 
     @property
     def by_role(self) -> Tensor:
@@ -42,17 +44,36 @@ def draw_batches(setting: Setting, states: Sequence[DeviceState], step: int) -> 
         )
         for state in states
     ]
-    taken = _take(states, [torch.cat([layout.anchors, layout.others]) for layout in layouts])
+    taken = _take(setting, states, [torch.cat([layout.anchors, layout.others]) for layout in layouts])
     pixels = torch.unflatten(as_input(taken, setting.encoder.device), 0, (len(states), -1))
     size = len(layouts[0].anchors)
     images = _viewed(setting, [state.id for state in states], pixels[:, :size], pixels[:, size:], step)
     roles = [None if layout.roles is None else layout.roles.to(setting.encoder.device) for layout in layouts]
-    return [Batch(*parts) for parts in zip(images, roles, [layout.used for layout in layouts], strict=True)]
+    found = [Batch(*parts) for parts in zip(images, roles, [layout.used for layout in layouts], strict=True)]
+    if setting.layer is None:
+        return found
+    return [_joined(setting, *parts) for parts in zip(states, layouts, found, strict=True)]
 
 
 def num_pulled(setting: Setting, state: DeviceState) -> int:
-    """How many pulled datapoints a device trains on."""
-    return len(state.pulled) if setting.explicit else 0
+    """How many pulled items a device trains on."""
+    return len(state.pulled) if setting.joins else 0
+
+
+def _joined(setting: Setting, state: DeviceState, layout: Layout, batch: Batch) -> Batch:
+    """The batch with pulled activations in the place of the images that stand for them."""
+    parts = [layout.anchors, layout.anchors] + ([] if setting.objective.two_views else [layout.others])
+    views = torch.cat([torch.full_like(part, number % 2) for number, part in enumerate(parts)])
+    places = torch.cat(parts) - len(state.points)
+    pulled, own = (places >= 0).nonzero()[:, 0], (places < 0).nonzero()[:, 0]
+    if len(pulled) == 0:
+        return batch
+    assert setting.layer is not None
+    values = state.pulled[places[pulled].to(state.pulled.device), views[pulled].to(state.pulled.device)]
+    order = torch.cat([own, pulled]).argsort().to(values.device)
+    return batch._replace(
+        images=batch.images[own.to(batch.images.device)], entering=Entering(setting.layer, values, order)
+    )
 
 
 def _viewed(setting: Setting, devices: Sequence[int], anchors: Tensor, others: Tensor, step: int) -> Sequence[Tensor]:
@@ -72,15 +93,18 @@ def _augmented(setting: Setting, devices: Sequence[int], images: Tensor, step: i
     return torch.unflatten(augment.apply(images.flatten(0, 1), config, draws), 0, (len(devices), -1))
 
 
-def _take(states: Sequence[DeviceState], positions: Sequence[Tensor]) -> Tensor:
-    """Datapoints at the `positions` of each device, where pulled ones follow local ones."""
+def _take(setting: Setting, states: Sequence[DeviceState], positions: Sequence[Tensor]) -> Tensor:
+    """Datapoints at the `positions` of each device, where pulled ones follow local ones.
+
+    Something stands for pulled activations until they take its place.
+    """
     store = states[0].points.store
     places, pulled, begin = [], [], 0
     for state, some in zip(states, positions, strict=True):
         num_local, where = len(state.points), some.to(store.device)
         places.append(state.points.places[where.clamp_max(num_local - 1)])
         remote = (where >= num_local).nonzero()[:, 0]
-        if len(remote):
+        if len(remote) and setting.explicit:
             pulled.append((begin + remote, state.pulled[where[remote] - num_local]))
         begin += len(where)
     images = store[torch.cat(places)]

@@ -6,14 +6,17 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from cfcl import rng
 from cfcl.config import Config
 from cfcl.core import importance, losses
 from cfcl.core.clustering import Clusters
+from cfcl.data.augment import augment
 from cfcl.device.state import DeviceState, Setting, no_items
-from cfcl.device.transmitter import cluster, pixels
+from cfcl.device.transmitter import as_sent, cluster, layer_pairs, pixels
 from cfcl.exchange import checks
-from cfcl.exchange.messages import DataReserve, EmbeddingReserve, Items, PullRequest, Reserve
-from cfcl.exchange.policies import Randomness
+from cfcl.exchange.messages import ActivationReserve, DataReserve, EmbeddingReserve, Items, PullRequest, Reserve
+from cfcl.exchange.policies import Offering, Randomness
+from cfcl.models import Weights, as_input
 
 
 def push(
@@ -28,11 +31,27 @@ def push(
         points = {size: (state.points[chosen.positions], chosen.numbers) for size, chosen in state.own_reserve.items()}
         return state, [DataReserve(state.id, other, step, *points[size]) for other, size in sizes.items()]
     model = state.weights if setting.config.exchange.importance_model == "both_local" else state.anchor
+    if setting.layer is not None:
+        values = {
+            size: (*_activations(setting, state, model, chosen, step), chosen.numbers)
+            for size, chosen in state.own_reserve.items()
+        }
+        return state, [ActivationReserve(state.id, other, step, *values[size]) for other, size in sizes.items()]
     embedded = {
         size: (setting.encoder.embed(model, state.points[chosen.positions]), chosen.numbers)
         for size, chosen in state.own_reserve.items()
     }
     return state, [EmbeddingReserve(state.id, other, step, *embedded[size]) for other, size in sizes.items()]
+
+
+def _activations(
+    setting: Setting, state: DeviceState, model: Weights, chosen: Offering, step: int
+) -> tuple[Tensor, Tensor | None]:
+    """What the layer makes of reserve points and of one augmentation of each, as it is sent."""
+    config = setting.config
+    images = as_input(state.points[chosen.positions], setting.encoder.device)
+    altered = augment(images, config.augment, rng.stream(config.seed, "reserve-augment", state.id, step))
+    return as_sent(setting, layer_pairs(setting, model, images, altered))
 
 
 def reserve_due(setting: Setting, transmitter: int, receiver: int) -> int:
@@ -63,7 +82,7 @@ def absorb(setting: Setting, state: DeviceState, items: Sequence[Items], step: i
         pulled = torch.cat([state.pulled, received])
     else:
         pulled = retain(setting.config, state.pulled, received)
-    margin = 0.0 if setting.explicit else _dynamic_margin(setting, state, step)
+    margin = 0.0 if setting.joins else _dynamic_margin(setting, state, step)
     return replace(state, pulled=pulled, pulled_at=step, margin=margin)
 
 

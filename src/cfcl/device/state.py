@@ -44,8 +44,18 @@ class Setting:
 
     @property
     def explicit(self) -> bool:
-        """Whether datapoints travel; else embeddings do."""
+        """Whether datapoints travel."""
         return self.config.exchange.mode == "explicit"
+
+    @property
+    def layer(self) -> str | None:
+        """The stage whose activations travel, if any do."""
+        return self.config.exchange.layer if self.config.exchange.mode == "activations" else None
+
+    @property
+    def joins(self) -> bool:
+        """Whether what is pulled joins batches; else it is embeddings, which enter the loss."""
+        return self.config.exchange.mode != "implicit"
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +88,11 @@ class Candidates:
     positions: Tensor
     """Places in its own points, followed by what it pulled before (candidates `relay`)."""
     payload: Tensor
-    """The datapoints (mode `explicit`) or embeddings (mode `implicit`) themselves."""
+    """What would be sent of each: a datapoint, an embedding, or the activations of two views."""
     embeddings: Tensor
     """Under the importance model; the payload of blind policies is not embedded, and this is empty."""
+    rows: Tensor | None
+    """Each as one row of numbers, for policies that measure distances between them."""
     clusters: Clusters
     """Clusters of the embeddings, a batch of one."""
 
@@ -96,7 +108,7 @@ class DeviceState:
     anchor: Weights
     """The last global model."""
     pulled: Tensor
-    """Datapoints (mode `explicit`) or embeddings (mode `implicit`) from neighbours."""
+    """What came from neighbours: datapoints, embeddings, or activations of two views."""
     pulled_at: int = 0
     own_reserve: Mapping[int, Offering] = field(default_factory=dict)
     """What stands for its data, by the size of the reserve; chosen once."""
@@ -168,9 +180,11 @@ def no_embeddings(setting: Setting) -> Tensor:
 
 def no_items(setting: Setting) -> Tensor:
     """An empty batch of what this run's mode exchanges."""
+    encoder = setting.encoder
+    if setting.layer is not None:
+        return torch.zeros(0, 2, *encoder.shapes[setting.layer], dtype=torch.float32, device=encoder.device)
     if not setting.explicit:
         return no_embeddings(setting)
-    encoder = setting.encoder
     return torch.zeros(0, *encoder.image_shape, dtype=torch.uint8, device=encoder.device)
 
 

@@ -71,17 +71,20 @@ def _gradient(setting: Setting, state: DeviceState, batch: Batch, weight: float)
         return objective.terms(seen, received=state.pulled, margin=state.margin, weight=weight)
 
     # A closed hinge has no gradient: where few are open, they alone go through the backward pass.
-    if objective.separable and encoder.is_pure and state.active < WORTHWHILE:
+    worthwhile = state.active < WORTHWHILE and batch.entering is None
+    if objective.separable and encoder.is_pure and worthwhile:
         found = terms(Seen(encoder.embed(state.weights, batch.images), batch.roles))
         return *_open_gradient(setting, state, batch, found.total > 0, terms), found
     target = objective.target(state.extras)
-    targets = None if target is None else encoder.embed(Weights(target, state.weights.buffers), batch.images)
+    targets = None
+    if target is not None:
+        targets = encoder.embed(Weights(target, state.weights.buffers), batch.images, batch.entering)
 
     def loss(embeddings: Tensor) -> tuple[Tensor, Terms]:
         found = terms(Seen(embeddings, batch.roles, encoder.predict(embeddings), targets))
         return found.total.mean(), Terms(*(term.detach() for term in found))
 
-    return encoder.gradient(state.weights, batch.images, loss)
+    return encoder.gradient(state.weights, batch.images, loss, batch.entering)
 
 
 def _open_gradient(
@@ -135,7 +138,7 @@ def adopt(setting: Setting, state: DeviceState, model: GlobalModel) -> DeviceSta
 def _regulariser_weight(setting: Setting, state: DeviceState, step: int) -> float:
     """W_t, Eq. (25), where there is anything to weigh; else 0."""
     config = setting.config
-    if setting.explicit or len(state.pulled) == 0:
+    if setting.joins or len(state.pulled) == 0:
         return 0.0
     age = 1.0 if config.regulariser.staleness == "constant" else (step - state.pulled_at) / config.exchange.period
     return losses.regulariser_weight(

@@ -12,15 +12,23 @@ import torch
 from torch import Tensor
 
 from cfcl import rng, schedule
-from cfcl.core import clustering, importance
+from cfcl.core import clustering, importance, precision
 from cfcl.core.clustering import Clusters
 from cfcl.core.metrics import effective_number
 from cfcl.data.augment import augment
 from cfcl.device.state import Candidates, DeviceState, Setting, no_embeddings
 from cfcl.exchange import checks, policies
-from cfcl.exchange.messages import DataItems, DataReserve, EmbeddingItems, EmbeddingReserve, Items, PullRequest, Reserve
+from cfcl.exchange.messages import (
+    ITEMS,
+    ActivationReserve,
+    DataReserve,
+    EmbeddingReserve,
+    Items,
+    PullRequest,
+    Reserve,
+)
 from cfcl.exchange.policies import Choice, Pull, Randomness, Shown
-from cfcl.models import as_input
+from cfcl.models import Weights, as_input
 
 T = TypeVar("T")
 Asked = tuple[DeviceState, PullRequest]
@@ -47,10 +55,10 @@ class Answer:
 def prepare(setting: Setting, states: Sequence[DeviceState], step: int) -> list[DeviceState]:
     """Draw each device's candidates of this exchange, one draw for all its neighbours, Eq. (7) and (14)."""
     drawn = [_draw(setting, state, step) for state in states]
-    found = cluster(setting, [state.id for state in states], [embeddings for _, _, embeddings in drawn], step)
+    found = cluster(setting, [state.id for state in states], [candidates.embeddings for candidates in drawn], step)
     return [
-        replace(state, candidates=Candidates(*parts, clusters))
-        for state, parts, clusters in zip(states, drawn, found, strict=True)
+        replace(state, candidates=replace(candidates, clusters=clusters))
+        for state, candidates, clusters in zip(states, drawn, found, strict=True)
     ]
 
 
@@ -87,7 +95,7 @@ def cluster(setting: Setting, ids: Sequence[int], embeddings: Sequence[Tensor], 
             seeds = [Randomness(setting.config.seed, ids[place], step).uniforms("own-clusters", size) for place in some]
             clusters = clustering.kmeans(points, size, torch.stack(seeds).to(points))
             for row, place in enumerate(some):
-                found[place] = _rows(clusters, [row])
+                found[place] = _some(clusters, [row])
     return found
 
 
@@ -119,13 +127,17 @@ class _Reserves:
         if isinstance(reserve, EmbeddingReserve):
             return reserve.embeddings, reserve.embeddings[:0]
         shared = self._setting.config.exchange.importance_model == "global"
-        key = (-1 if shared else state.id, receiver, len(reserve.points))
+        key = (-1 if shared else state.id, receiver, len(reserve.content))
         if key not in self._known:
             self._known[key] = self._embed(state, reserve)
         return self._known[key]
 
-    def _embed(self, state: DeviceState, reserve: DataReserve) -> tuple[Tensor, Tensor]:
+    def _embed(self, state: DeviceState, reserve: DataReserve | ActivationReserve) -> tuple[Tensor, Tensor]:
         config = self._setting.config
+        if isinstance(reserve, ActivationReserve):
+            plain, altered = reserve.content.unbind(1)
+            both = _finish(self._setting, state, torch.cat([plain, altered]))
+            return both[: len(plain)], both[len(plain) :]
         images = as_input(reserve.points, self._setting.encoder.device)
         # Keyed by the receiver: all transmitters draw the same augmentation of its points.
         stream = rng.stream(config.seed, "reserve-augment", reserve.source, self._step)
@@ -137,17 +149,43 @@ def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
     return (items[start : start + MOST_TOGETHER] for start in range(0, len(items), MOST_TOGETHER))
 
 
-def _draw(setting: Setting, state: DeviceState, step: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Positions, payload and embeddings of a device's candidates."""
-    explicit = setting.explicit
+def _draw(setting: Setting, state: DeviceState, step: int) -> Candidates:
+    """A device's candidates, not yet in clusters."""
     positions = _draw_positions(setting, state, step)
     own, relayed = positions[positions < len(state.points)], positions[positions >= len(state.points)]
     points, passed_on = state.points[own], state.pulled[relayed - len(state.points)]
-    if explicit:
-        points, passed_on = torch.cat([points, passed_on]), no_embeddings(setting)
-    wanted = not explicit or "embeddings" in setting.policy.needs
+    if setting.joins:
+        points = torch.cat([points, passed_on]) if setting.explicit else points
+        passed_on = no_embeddings(setting)
+    wanted = not setting.joins or "embeddings" in setting.policy.needs
     embeddings = torch.cat([_embed(setting, state, points), passed_on]) if wanted else no_embeddings(setting)
-    return torch.cat([own, relayed]), points if explicit else embeddings, embeddings
+    payload = points if setting.explicit else embeddings
+    rows = pixels(points) if _in_rows(setting) else None
+    if setting.layer is not None:
+        payload = _two_views(setting, state, points, step)
+        if rows is not None:
+            rows = setting.encoder.activations(state.anchor, points, setting.layer).flatten(1)
+    return Candidates(torch.cat([own, relayed]), payload, embeddings, rows, _no_clusters(embeddings, 0))
+
+
+def _two_views(setting: Setting, state: DeviceState, points: Tensor, step: int) -> Tensor:
+    """What the layer makes of two augmented views of each point, under the global model."""
+    config, images = setting.config, as_input(points, setting.encoder.device)
+    stream = rng.stream(config.seed, "candidate-augment", state.id, step)
+    views = augment(torch.cat([images, images]), config.augment, stream)
+    return layer_pairs(setting, state.anchor, *views.chunk(2))
+
+
+def layer_pairs(setting: Setting, model: Weights, first: Tensor, second: Tensor) -> Tensor:
+    """[images, 2, ...]: what the layer whose activations travel makes of two views of some images."""
+    assert setting.layer is not None
+    found = setting.encoder.activations(model, torch.cat([first, second]), setting.layer)
+    return torch.stack(found.chunk(2), dim=1).contiguous()
+
+
+def as_sent(setting: Setting, values: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Activations in the precision in which they travel, and their ranges where it needs them."""
+    return (values, None) if setting.config.exchange.precision == "float32" else precision.to_codes(values)
 
 
 def _draw_positions(setting: Setting, state: DeviceState, step: int) -> Tensor:
@@ -162,8 +200,17 @@ def _draw_positions(setting: Setting, state: DeviceState, step: int) -> Tensor:
 
 
 def _embed(setting: Setting, state: DeviceState, points: Tensor) -> Tensor:
-    model = state.anchor if setting.config.exchange.importance_model == "global" else state.weights
-    return setting.encoder.embed(model, points)
+    return setting.encoder.embed(_scoring(setting, state), points)
+
+
+def _finish(setting: Setting, state: DeviceState, activations: Tensor) -> Tensor:
+    assert setting.layer is not None
+    return setting.encoder.finish(_scoring(setting, state), activations, setting.layer)
+
+
+def _scoring(setting: Setting, state: DeviceState) -> Weights:
+    """The importance model."""
+    return state.anchor if setting.config.exchange.importance_model == "global" else state.weights
 
 
 def _answer_alike(setting: Setting, links: Sequence[Asked], reserves: _Reserves, step: int) -> list[Answer]:
@@ -199,10 +246,10 @@ def _answer(
     setting: Setting, state: DeviceState, message: PullRequest, chosen: Tensor, effective: float, reasons: str
 ) -> Answer:
     item = _own(state)
+    head, content = (state.id, message.source, message.step), item.payload[chosen]
+    sent = (content,) if setting.layer is None else as_sent(setting, content)
     return Answer(
-        (DataItems if setting.explicit else EmbeddingItems)(
-            state.id, message.source, message.step, item.payload[chosen]
-        ),
+        ITEMS[setting.config.exchange.mode](*head, *sent),
         item.positions[chosen],
         item.embeddings[chosen] if len(item.embeddings) else item.embeddings,
         effective,
@@ -240,14 +287,15 @@ def _stack_candidates(setting: Setting, links: Sequence[Asked]) -> policies.Cand
         # A policy that needs no embeddings sees only how many candidates there are.
         embeddings=torch.stack([item.embeddings if len(item.embeddings) else _unseen(item) for item in found]),
         clusters=_join([item.clusters for item in found]),
-        points=torch.stack([pixels(item.payload) for item in found]) if _in_pixels(setting) else None,
+        points=torch.stack([item.rows for item in found if item.rows is not None]) if _in_rows(setting) else None,
         sent=_sent(links) if remembers(setting) else None,
         lacked=_lacked(setting, links) if "labels" in needs else None,
     )
 
 
-def _in_pixels(setting: Setting) -> bool:
-    return "pixels" in setting.policy.needs and setting.explicit
+def _in_rows(setting: Setting) -> bool:
+    """Whether the policy measures distances between what would travel, and not between embeddings."""
+    return "pixels" in setting.policy.needs and setting.joins
 
 
 def _stack_reserves(setting: Setting, links: Sequence[Asked], reserves: _Reserves) -> Shown:
@@ -257,9 +305,9 @@ def _stack_reserves(setting: Setting, links: Sequence[Asked], reserves: _Reserve
     found = [state.reserves[message.source] for state, message in links]
     numbers = [reserve.numbers for reserve in found if reserve.numbers is not None]
     shown = Shown(numbers=torch.stack(numbers) if numbers else None)
-    if _in_pixels(setting):
-        shown = replace(shown, points=torch.stack([pixels(reserve.content) for reserve in found]))
-    if setting.explicit and "embeddings" not in setting.policy.needs:
+    if _in_rows(setting):
+        shown = replace(shown, points=torch.stack([_rows(setting, reserve) for reserve in found]))
+    if setting.joins and "embeddings" not in setting.policy.needs:
         return shown
     pairs = [reserves.embed(state, message.source) for state, message in links]
     altered = [positives for _, positives in pairs if len(positives)]
@@ -279,6 +327,10 @@ def _sent(links: Sequence[Asked]) -> Tensor:
     """Which candidates of each link its receiver has had."""
     pairs = [(_own(state).positions, state.sent.get(message.source)) for state, message in links]
     return torch.stack([torch.isin(own, own[:0] if had is None else had) for own, had in pairs])
+
+
+def _rows(setting: Setting, reserve: Reserve) -> Tensor:
+    return pixels(reserve.content) if setting.explicit else reserve.content[:, 0].flatten(1)
 
 
 def pixels(points: Tensor) -> Tensor:
@@ -305,7 +357,7 @@ def _no_clusters(embeddings: Tensor, size: int) -> Clusters:
     )
 
 
-def _rows(clusters: Clusters, rows: list[int]) -> Clusters:
+def _some(clusters: Clusters, rows: list[int]) -> Clusters:
     return Clusters(clusters.assignment[rows], clusters.centroids[rows], clusters.counts[rows])
 
 

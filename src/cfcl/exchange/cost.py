@@ -1,15 +1,18 @@
 """What communication costs, counted at the link and nowhere else."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any, get_args
 
 from torch import Tensor
 
-from cfcl.config import CostConfig
+from cfcl.config import CostConfig, ExchangeConfig
 from cfcl.exchange.messages import (
     SERVER,
+    ActivationItems,
+    ActivationReserve,
     DataItems,
     DataReserve,
     Direction,
@@ -27,16 +30,19 @@ LABELS: dict[type[Message], tuple[Kind, Direction]] = {
     EmbeddingReserve: ("embedding", "push"),
     DataItems: ("datapoint", "pull"),
     EmbeddingItems: ("embedding", "pull"),
+    ActivationReserve: ("activation", "push"),
+    ActivationItems: ("activation", "pull"),
     LocalModel: ("model", "up"),
     GlobalModel: ("model", "down"),
 }
 
+Shape = tuple[int, ...]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
 
 def size_of(message: Message, *, num_parameters: int) -> int:
-    """Bytes charged for `message`: one per pixel value, four per embedding entry or parameter."""
+    """Bytes charged for `message`: one per pixel value, four per float."""
     match message:
         case DataReserve():
             return message.points.numel() + _bytes(message.numbers)
@@ -46,13 +52,27 @@ def size_of(message: Message, *, num_parameters: int) -> int:
             return _bytes(message.embeddings) + _bytes(message.numbers)
         case EmbeddingItems():
             return _bytes(message.embeddings)
+        case ActivationReserve():
+            return _bytes(message.values) + _bytes(message.ranges) + _bytes(message.numbers)
+        case ActivationItems():
+            return _bytes(message.values) + _bytes(message.ranges)
         case LocalModel() | GlobalModel():
             return 4 * num_parameters + sum(map(_bytes, message.extras.values()))
     return 0  # control traffic, and what the server tells itself
 
 
 def _bytes(numbers: Tensor | None) -> int:
-    return 0 if numbers is None else 4 * numbers.numel()
+    return 0 if numbers is None else numbers.element_size() * numbers.numel()
+
+
+def item_size(config: ExchangeConfig, image_shape: Shape, shapes: Mapping[str, Shape]) -> int:
+    """Bytes of one item that is pulled, where the stages of the encoder make values of `shapes`."""
+    if config.mode == "explicit":
+        return prod(image_shape)
+    if config.mode == "implicit":
+        return 4 * prod(shapes["embedding"])
+    values = 2 * prod(shapes[config.layer])
+    return 4 * values if config.precision == "float32" else values + 8
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Everything that ever travels. In implicit mode no type has a field that could hold a datapoint."""
+"""Everything that ever travels. Only in explicit mode has a type a field for datapoints."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,10 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-Kind = Literal["datapoint", "embedding", "model"]
+from cfcl.config import Mode
+from cfcl.core import precision
+
+Kind = Literal["datapoint", "embedding", "model", "activation"]
 Direction = Literal["push", "pull", "up", "down"]
 
 SERVER = -1
@@ -61,6 +64,31 @@ class _Embeddings(Message):
 
 
 @dataclass(frozen=True)
+class _Activations(Message):
+    """What one layer has made of two views of each point, as floats or in 8 bits."""
+
+    values: Float[Tensor, "points 2 ..."] | UInt8[Tensor, "points 2 ..."]
+    ranges: Float[Tensor, "points 2"] | None = None
+    """Lowest and highest value of each point, for 8 bits."""
+
+    def __post_init__(self) -> None:
+        assert self.values.ndim >= 3
+        assert self.values.shape[1] == 2
+        assert not self.values.requires_grad
+        if self.ranges is None:
+            assert self.values.dtype == torch.float32
+        else:
+            assert self.values.dtype == torch.uint8
+            assert self.ranges.dtype == torch.float32
+            assert self.ranges.shape == (len(self.values), 2)
+
+    @property
+    def content(self) -> Tensor:
+        """What is sent, one row per item, as floats."""
+        return self.values if self.ranges is None else precision.from_codes(self.values, self.ranges)
+
+
+@dataclass(frozen=True)
 class DataReserve(_Datapoints):
     """Receiver to transmitter: points that stand for my data; for scoring only, never trained on."""
 
@@ -82,6 +110,18 @@ class EmbeddingReserve(_Embeddings):
 
 class EmbeddingItems(_Embeddings):
     """Transmitter to receiver: the embeddings drawn for you."""
+
+
+@dataclass(frozen=True)
+class ActivationReserve(_Activations):
+    """Receiver to transmitter: activations of points that stand for my data, and of one augmentation of each."""
+
+    numbers: Float[Tensor, " _"] | None = None
+    """One number per point, if the policy sends any."""
+
+
+class ActivationItems(_Activations):
+    """Transmitter to receiver: activations of two augmented views of each point drawn for you."""
 
 
 @dataclass(frozen=True)
@@ -123,5 +163,16 @@ class ModelBlock(Message):
     entries: Float[Tensor, "models entries"]
 
 
-Reserve = DataReserve | EmbeddingReserve
-Items = DataItems | EmbeddingItems
+Reserve = DataReserve | EmbeddingReserve | ActivationReserve
+Items = DataItems | EmbeddingItems | ActivationItems
+
+RESERVES: dict[Mode, type[Reserve]] = {
+    "explicit": DataReserve,
+    "activations": ActivationReserve,
+    "implicit": EmbeddingReserve,
+}
+ITEMS: dict[Mode, type[Items]] = {
+    "explicit": DataItems,
+    "activations": ActivationItems,
+    "implicit": EmbeddingItems,
+}

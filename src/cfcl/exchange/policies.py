@@ -42,7 +42,7 @@ class Candidates:
     clusters: clustering.Clusters
     """Their own clusters."""
     points: Float[Tensor, "links candidates pixels"] | None = None
-    """The candidates themselves, for the need `pixels` (mode `explicit`)."""
+    """The candidates themselves, or their activations, for the need `pixels`."""
     sent: Bool[Tensor, "links candidates"] | None = None
     """Which of them the receiver has had over this link and keeps, for the need `sent`."""
     lacked: Bool[Tensor, "links candidates"] | None = None
@@ -56,9 +56,9 @@ class Shown:
     embeddings: Float[Tensor, "links reserve dim"] | None = None
     """Eq. (13), for the need `embeddings`."""
     positives: Float[Tensor, "links reserve dim"] | None = None
-    """Embeddings of the augmented reserve points (mode `explicit`)."""
+    """Embeddings of the augmented reserve points; none in mode `implicit`."""
     points: Float[Tensor, "links reserve pixels"] | None = None
-    """The reserve itself, for the need `pixels` (mode `explicit`)."""
+    """The reserve itself, or its activations, for the need `pixels`."""
     numbers: Float[Tensor, "links reserve"] | None = None
     """What `offer` has sent with each point, if anything."""
 
@@ -134,9 +134,9 @@ class Offering(NamedTuple):
 Offer = Callable[[Float[Tensor, "points pixels"], int, ExchangeConfig, Randomness], Offering]
 Choose = Callable[[Pull], Choice]
 Need = Literal["embeddings", "pixels", "sent", "labels"]
-"""`embeddings` of candidates and reserve; their `pixels` (mode `explicit`; in mode `implicit` such a policy gets
-embeddings); what was `sent` before and is kept; the `labels` that the receiver lacks, which is cheating: a yardstick,
-possible in simulation only, and no competitor."""
+"""`embeddings` of candidates and reserve; their `pixels` (in mode `activations` the values that travel; in mode
+`implicit` such a policy gets embeddings); what was `sent` before and is kept; the `labels` that the receiver lacks,
+which is cheating: a yardstick, possible in simulation only, and no competitor."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def choose_implicit(pull: Pull) -> Choice:
 
 def choose_cfcl(pull: Pull) -> Choice:
     """CF-CL's choice in the mode of the run."""
-    return choose_explicit(pull) if pull.config.mode == "explicit" else choose_implicit(pull)
+    return choose_implicit(pull) if pull.config.mode == "implicit" else choose_explicit(pull)
 
 
 def choose_uniform(pull: Pull) -> Choice:
@@ -247,7 +247,7 @@ def choose_novel(pull: Pull) -> Choice:
     """Anything of the kinds that the receiver has not shown, and hardly anything else.
 
     Distances are those of pixels where datapoints travel, so that no model has to know yet what differs, and else those
-    of embeddings. No item goes twice over a link whose receiver keeps what it gets.
+    of activations or embeddings. No item goes twice over a link whose receiver keeps what it gets.
     """
     in_pixels = pull.candidates.points is not None
     candidates = pull.candidates.points if in_pixels else pull.candidates.embeddings

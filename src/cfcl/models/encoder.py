@@ -28,6 +28,16 @@ class Weights(NamedTuple):
     buffers: Tensor
 
 
+class Entering(NamedTuple):
+    """Activations from elsewhere that join a batch on its way through the network."""
+
+    stage: str
+    """At whose end they join."""
+    values: Tensor
+    order: Tensor
+    """Where each row of the batch is found: among its images, followed by these values."""
+
+
 class Encoder:
     """One module that computes with whatever weights it is handed."""
 
@@ -70,7 +80,7 @@ class Encoder:
         self._bound: Tensor | None = None
         self.initial = Weights(_flatten(self._params), _flatten(self._buffers))
         # Of our own we know them, and an image may be as large as a file says.
-        self.shapes: dict[str, tuple[int, ...]] = self._reckon() if module is None else self._try()
+        self.shapes = networks.stage_shapes(self._stages, image_shape) if module is None else self._try()
         """What each stage makes of one image."""
         self.embedding_dim = self.shapes[EMBEDDING][0]
         self.feature_dim = math.prod(self.shapes.get(FEATURES, self.shapes[EMBEDDING]))
@@ -86,9 +96,19 @@ class Encoder:
         """The names of the stages, in order."""
         return tuple(self._stages)
 
-    def embed(self, weights: Weights, images: Tensor) -> Float[Tensor, "batch dim"]:
+    def embed(self, weights: Weights, images: Tensor, entering: Entering | None = None) -> Float[Tensor, "batch dim"]:
         """Embeddings of uint8 pixels or of floats in 0..1, without gradient, Eq. (13) and (14)."""
-        return self.activations(weights, images, EMBEDDING)
+        if entering is None:
+            return self.activations(weights, images, EMBEDDING)
+        self._prepare(weights)
+        with torch.no_grad():
+            return self._through(as_input(images, self.device), entering)
+
+    def finish(self, weights: Weights, values: Tensor, stage: str) -> Float[Tensor, "batch dim"]:
+        """Embeddings of what is given as it would leave `stage`, without gradient."""
+        self._prepare(weights)
+        with torch.no_grad():
+            return torch.cat([self._forward(part, start=stage) for part in portions(values)])
 
     def features(self, weights: Weights, images: Tensor) -> Float[Tensor, "batch dim"]:
         """What the projection head sees of images, as flat vectors without gradient."""
@@ -110,14 +130,16 @@ class Encoder:
         """What the network has made of images by the end of `stage`, without gradient."""
         if stage not in self._stages:
             raise CfclError(f"{stage!r} is no stage of {self.name}: choose one of {', '.join(self._stages)}")
-        self._bind(weights)
-        if not self.is_pure:
-            self._module.eval()
+        self._prepare(weights)
         with torch.no_grad():
             return torch.cat([self._forward(as_input(part, self.device), stop=stage) for part in portions(images)])
 
     def gradient(
-        self, weights: Weights, images: Float[Tensor, "batch c h w"], loss: Callable[[Tensor], tuple[Tensor, T]]
+        self,
+        weights: Weights,
+        images: Float[Tensor, "batch c h w"],
+        loss: Callable[[Tensor], tuple[Tensor, T]],
+        entering: Entering | None = None,
     ) -> tuple[Tensor, Tensor, T]:
         """Gradient of `loss(embeddings)` as one vector, buffers after the forward pass, and what else `loss` says."""
         buffers = weights.buffers.clone()
@@ -125,7 +147,7 @@ class Encoder:
         if not self.is_pure:
             self._module.train()
         with torch.enable_grad():
-            value, more = loss(self._forward(images))
+            value, more = loss(self._through(images, entering))
             gradients = torch.autograd.grad(value, self._params)
         return _flatten(gradients), buffers, more
 
@@ -157,12 +179,6 @@ class Encoder:
         self.initial = Weights(_flatten(self._params), self.initial.buffers)
         return found
 
-    def _reckon(self) -> dict[str, tuple[int, ...]]:
-        found, shape = {}, tuple[int, ...](self.image_shape)
-        for name, stage in self._stages.items():
-            found[name] = shape = networks.shapes(stage, shape)[-1]
-        return found
-
     def _try(self) -> dict[str, tuple[int, ...]]:
         """The shapes of what the stages make of an image, seen with two black ones."""
         black = torch.zeros(2, *self.image_shape, dtype=torch.uint8)
@@ -179,6 +195,18 @@ class Encoder:
                 "(images, length): flatten its output"
             )
         return {name: tuple(values.shape[1:]) for name, values in found.items()}
+
+    def _through(self, images: Tensor, entering: Entering | None) -> Tensor:
+        """Embeddings of images, and of what joins them."""
+        if entering is None:
+            return self._forward(images)
+        own = self._forward(images, stop=entering.stage)
+        return self._forward(torch.cat([own, entering.values])[entering.order], start=entering.stage)
+
+    def _prepare(self, weights: Weights) -> None:
+        self._bind(weights)
+        if not self.is_pure:
+            self._module.eval()
 
     def _forward(self, values: Tensor, *, start: str | None = None, stop: str = EMBEDDING) -> Tensor:
         """From images, or from activations at the end of stage `start`, to those at the end of stage `stop`."""

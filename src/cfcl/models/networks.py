@@ -5,9 +5,9 @@ Each is a sequence of named stages, the last two of which are `features`, what e
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, islice, pairwise
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from cfcl.config import ModelConfig
 from cfcl.errors import CfclError
 
 Shape = tuple[int, int, int]
+M = TypeVar("M", bound=nn.Module)
 Norm = Literal["batch", "group"]
 
 
@@ -182,7 +183,7 @@ class Conv(Staged):
         super().__init__(**blocks, features=[nn.AdaptiveAvgPool2d(config.grid), nn.Flatten()], embedding=linear[:-1])
 
 
-def build(config: ModelConfig, shape: Shape, draws: torch.Generator | None = None) -> nn.Module:
+def build(config: ModelConfig, shape: Shape, draws: torch.Generator | None = None) -> Staged:
     """The network that `config` names, for images of `shape`, with weights from `draws`; without them it has no memory.
 
     Random numbers that torch takes by itself are the caller's, and shared by all threads: a run leaves them alone.
@@ -197,7 +198,7 @@ def build(config: ModelConfig, shape: Shape, draws: torch.Generator | None = Non
     return module
 
 
-def drawn(module: nn.Module, draws: torch.Generator) -> nn.Module:
+def drawn(module: M, draws: torch.Generator) -> M:
     """A module that has no memory yet, with the weights that torch's own initialisation would give it."""
     module = module.to_empty(device="cpu")
     # Residual blocks come first: the order of draws decides the weights of a seed, and it was always this one.
@@ -205,6 +206,14 @@ def drawn(module: nn.Module, draws: torch.Generator) -> nn.Module:
     for layer in dict.fromkeys([*(layer for block in blocks for layer in block.modules()), *module.modules()]):
         _draw(layer, draws)
     return module
+
+
+def stage_shapes(stages: Mapping[str, nn.Module], shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """What each of the stages makes of an image of `shape`."""
+    found = {}
+    for name, stage in stages.items():
+        found[name] = shape = shapes(stage, shape)[-1]
+    return found
 
 
 def shapes(layer: nn.Module, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -260,7 +269,7 @@ def _amplify(network: Staged, draws: torch.Generator) -> None:
             nn.init.zeros_(layer.bias)
 
 
-def _named(config: ModelConfig, shape: Shape) -> nn.Module:
+def _named(config: ModelConfig, shape: Shape) -> Staged:
     kinds: dict[str, type[SmallCnn | UspsCnn | SmallAlexNet | SlimResNet18 | Conv]] = {
         "small-cnn": SmallCnn,
         "usps-cnn": UspsCnn,

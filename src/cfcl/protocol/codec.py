@@ -23,6 +23,8 @@ KINDS: dict[str, type[Message]] = {
         messages.EmbeddingReserve,
         messages.DataItems,
         messages.EmbeddingItems,
+        messages.ActivationReserve,
+        messages.ActivationItems,
         messages.LocalModel,
         messages.GlobalModel,
         messages.ModelSum,

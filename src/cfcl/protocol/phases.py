@@ -12,13 +12,13 @@ from typing import ClassVar, cast, final
 import torch
 
 from cfcl import device, server
-from cfcl.device import Answer, StepReport
+from cfcl.device import Answer, Setting, StepReport
 from cfcl.exchange.messages import (
+    ITEMS,
+    RESERVES,
     SERVER,
-    DataItems,
-    DataReserve,
-    EmbeddingItems,
-    EmbeddingReserve,
+    ActivationItems,
+    ActivationReserve,
     GlobalModel,
     Items,
     LocalModel,
@@ -232,7 +232,7 @@ class Push(Phase):
     """Receivers push their reserves; transmitters keep them for scoring, Eq. (6) and (13)."""
 
     def kind(self, parties: Parties) -> type[Message]:
-        return DataReserve if parties.rules.setting.explicit else EmbeddingReserve
+        return RESERVES[parties.rules.setting.config.exchange.mode]
 
     def send(self, parties: Parties, step: int) -> Sent:
         found: list[Message] = []
@@ -259,7 +259,7 @@ class Push(Phase):
         column = torch.zeros(len(reserve.content), dtype=torch.float32)
         if reserve.numbers is not None and (found := unlike("numbers", reserve.numbers, column)):
             return found
-        return unlike("the reserve", reserve.content, device.no_items(parties.rules.setting), rows=size)
+        return _content_fault(parties.rules.setting, "the reserve", reserve, size)
 
     def use(self, parties: Parties, party: int, messages: list[Message], step: int) -> None:
         for message in messages:
@@ -302,7 +302,7 @@ class Deliver(Phase):
     """Transmitters draw candidates and send what each receiver needs most (Alg. 2 and 3); receivers absorb it."""
 
     def kind(self, parties: Parties) -> type[Message]:
-        return DataItems if parties.rules.setting.explicit else EmbeddingItems
+        return ITEMS[parties.rules.setting.config.exchange.mode]
 
     def send(self, parties: Parties, step: int) -> Sent:
         states = device.prepare(parties.rules.setting, list(parties.devices.values()), step)
@@ -322,7 +322,7 @@ class Deliver(Phase):
     def fault(self, parties: Parties, message: Message) -> str | None:
         items = cast(Items, message)
         most = parties.rules.budget(items.source, items.target, items.step)
-        return unlike("what was sent", items.content, device.no_items(parties.rules.setting), rows=most)
+        return _content_fault(parties.rules.setting, "what was sent", items, most)
 
     def use(self, parties: Parties, party: int, messages: list[Message], step: int) -> None:
         items = [cast(Items, message) for message in messages]
@@ -367,6 +367,16 @@ def _paying(rules: Rules, party: int, step: int, *, transmits: bool) -> tuple[in
     """The neighbours whose link to (or from) `party` has a budget at `step`."""
     near = rules.graph.neighbours(party)
     return tuple(i for i in near if rules.budget(*((party, i) if transmits else (i, party)), step) > 0)
+
+
+def _content_fault(setting: Setting, name: str, message: Reserve | Items, most: int) -> str | None:
+    if isinstance(message, ActivationReserve | ActivationItems):
+        agreed = setting.config.exchange.precision
+        if (message.ranges is None) != (agreed == "float32"):
+            return f"{name} is of type {message.values.dtype}, where {agreed} was agreed"
+        if message.ranges is not None and not bool(message.ranges.isfinite().all()):
+            return f"{name} is not finite"
+    return unlike(name, message.content, device.no_items(setting), rows=most)
 
 
 def _sum_fault(parties: Parties, message: ModelSum) -> str | None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from cfcl.core.optimisers import Moments
 from cfcl.device import DeviceState, Setting, no_items
-from cfcl.exchange.messages import SERVER, DataReserve, EmbeddingReserve
+from cfcl.exchange.messages import RESERVES, SERVER
 from cfcl.exchange.policies import Offering
 from cfcl.models import Weights
 from cfcl.protocol.codec import Malformed
@@ -27,7 +27,7 @@ Tree = dict[str, Any]
 """Plain values, tensors and the types below, nested."""
 
 KEY = "cfcl"
-TYPES: dict[str, type] = {kind.__name__: kind for kind in (Weights, Moments, Offering, DataReserve, EmbeddingReserve)}
+TYPES: dict[str, type] = {kind.__name__: kind for kind in (Weights, Moments, Offering, *RESERVES.values())}
 # The others are fixed before the first step, or alive within one exchange only.
 KEPT = tuple(
     field.name

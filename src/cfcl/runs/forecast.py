@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from math import prod
 
 from cfcl import device as devices
 from cfcl.config import Config
+from cfcl.exchange import cost
 from cfcl.sim import world
 from cfcl.sim.world import World, single_thread
 
@@ -128,8 +128,7 @@ class Forecast:
     @property
     def _item_bytes(self) -> int:
         encoder = self.world.setting.encoder
-        explicit = self.world.config.exchange.mode == "explicit"
-        return prod(encoder.image_shape) if explicit else 4 * encoder.embedding_dim
+        return cost.item_size(self.world.config.exchange, encoder.image_shape, encoder.shapes)
 
 
 def look(runs: Sequence[Config], *, device: str = "cpu", num_workers: int = 1) -> list[Forecast]:

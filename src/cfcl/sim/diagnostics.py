@@ -10,7 +10,7 @@ from torch import Tensor
 from cfcl import device, records, rng
 from cfcl.core import clustering
 from cfcl.device import Answer, DeviceState, Setting
-from cfcl.exchange.messages import DataItems, Items, Message
+from cfcl.exchange.messages import EmbeddingItems, Items, Message
 from cfcl.records import Reason
 
 
@@ -100,11 +100,14 @@ class Observer:
 
     def _embeddings(self, receiver: DeviceState, items: Items, note: Note) -> Tensor:
         """The items under the global model, embedded only if nobody has done so."""
-        if not isinstance(items, DataItems):
+        if isinstance(items, EmbeddingItems):
             return items.embeddings
-        if len(items.points) == 0 or (self._global and len(note.embeddings)):
+        if len(items.content) == 0 or (self._global and len(note.embeddings)):
             return note.embeddings
-        return self._setting.encoder.embed(receiver.anchor, items.points)
+        encoder, layer = self._setting.encoder, self._setting.layer
+        if layer is None:
+            return encoder.embed(receiver.anchor, items.content)
+        return encoder.finish(receiver.anchor, items.content[:, 0], layer)
 
     @property
     def _relays(self) -> bool:

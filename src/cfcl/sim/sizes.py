@@ -12,6 +12,7 @@ from torch import nn
 from cfcl.config import Config
 from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
+from cfcl.exchange import cost
 from cfcl.methods import ALONE
 from cfcl.models import networks
 
@@ -92,9 +93,17 @@ def _items(config: Config, dataset: Dataset, links: int) -> Iterator[Part]:
     exchange = config.exchange
     if exchange.method in ALONE:
         return
-    item = prod(dataset.image_shape) if exchange.mode == "explicit" else 4 * config.model.embedding_dim
+    item = _item(config, dataset.image_shape)
     moved = links * min(exchange.num_pulled, len(dataset.train_images)) * item
     yield Part(moved, f"the items of exchange.num_pulled={exchange.num_pulled} on {links:,} links", "one of them")
+
+
+def _item(config: Config, shape: tuple[int, int, int]) -> int:
+    """Bytes of an item; of a module that is not ours, or a stage that is not there, nobody knows yet."""
+    shapes = networks.stage_shapes(networks.build(config.model, shape).stages, shape)
+    if config.exchange.mode == "activations" and config.exchange.layer not in shapes:
+        return 0
+    return cost.item_size(config.exchange, shape, shapes)
 
 
 def _network(config: Config, shape: tuple[int, int, int], module: nn.Module | None) -> tuple[int, int]:

@@ -138,6 +138,8 @@ def build(
     encoder = Encoder(
         config.model, dataset.image_shape, seed=config.seed, device=where, module=module, tail=objective.tail
     )
+    if config.exchange.mode == "activations" and policy.choose is not None:
+        _check_layer(config, encoder, policy)
     setting = Setting(
         config=config,
         encoder=encoder,
@@ -149,6 +151,19 @@ def build(
         lacks=_lacks(config, dataset, parts) if "labels" in policy.needs else None,
     )
     return World(Rules(setting, graph), dataset, parts)
+
+
+def _check_layer(config: Config, encoder: Encoder, policy: policies.Policy) -> None:
+    if config.exchange.layer not in encoder.shapes:
+        raise CfclError(
+            f"exchange.layer={config.exchange.layer!r} is no stage of {encoder.name}: choose one of "
+            f"{', '.join(encoder.shapes)}"
+        )
+    if policy.when == "start":
+        raise CfclError(
+            f"exchange.method={config.exchange.method!r} sends all at the start, but activations of an untrained model "
+            "are soon worth nothing: choose another exchange.method, or exchange.mode='explicit'"
+        )
 
 
 def check_same(world: World, group: Group) -> None:
