@@ -16,6 +16,7 @@ METHODS = [
     for method in sorted(policies.BUILT_IN - {"centralised"})
     for mode in ("explicit", "implicit")
 ]
+CONV = ("exchange.mode=activations", "model.encoder=conv", "model.widths=[4, 6, 8]")
 READINGS = [
     ("exchange.importance_model=local",),
     ("exchange.importance_model=local", "exchange.mode=implicit"),
@@ -38,6 +39,9 @@ READINGS = [
     ("train.objective=infonce", "train.schedule=cosine", "train.warmup=2", "train.weight_decay=0.1"),
     ("train.objective=vicreg", "exchange.mode=implicit", "aggregation.server=momentum"),
     ("train.objective=byol", "aggregation.adopt=fedema", "aggregation.target=local"),
+    ("exchange.mode=activations", "exchange.layer=features", "evaluation.features=true"),
+    (*CONV, "train.objective=infonce", "exchange.layer=block1", "exchange.precision=uint8"),
+    (*CONV, "train.objective=byol", "exchange.method=novel", "exchange.layer=block3"),
 ]
 
 

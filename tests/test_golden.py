@@ -59,6 +59,14 @@ RUNS: dict[str, tuple[str, ...]] = {
         "exchange.num_candidates=48",
         "exchange.num_pulled=12",
     ),
+    "activations": ("exchange.mode=activations", "exchange.layer=features"),
+    "activations-8-bit": (
+        "exchange.mode=activations",
+        "exchange.layer=block1",
+        "exchange.precision=uint8",
+        "model.encoder=conv",
+        "train.objective=infonce",
+    ),
     "random-reserve": ("exchange.reserve=random", "exchange.softmax=global", "exchange.temperature_scale=spread"),
     "reserve-clusters": (
         "exchange.num_reserve_clusters=3",

@@ -74,7 +74,7 @@ OTHER: dict[str, object] = {
 """Another value than that of a small run for every setting that some run ignores; files are left out."""
 
 WORDS = [f"{method}-{mode}" for method in ("cfcl", "uniform", "kmeans", "bulk", "novel", "oracle")
-         for mode in ("explicit", "implicit")] + ["fedavg"]  # fmt: skip
+         for mode in ("explicit", "implicit")] + ["fedavg", "cfcl-activations", "novel-activations"]  # fmt: skip
 
 
 SHAPES = (
@@ -95,7 +95,8 @@ def idle(run: Config) -> list[str]:
 
 @pytest.mark.parametrize("word", WORDS)
 def test_what_is_called_idle_changes_no_record(word: str) -> None:
-    run = configs.with_method(small("train.steps=7", "evaluation.every=9", "exchange.buffer=lasting"), word)
+    layer = "exchange.layer=features"
+    run = configs.with_method(small("train.steps=7", "evaluation.every=9", "exchange.buffer=lasting", layer), word)
     ignored = idle(run)
     assert "partition.alpha" in ignored
     changed = configs.override(run, [f"{name}={OTHER[name]}" for name in ignored])

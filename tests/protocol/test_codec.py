@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfcl.exchange.messages import (
+    ActivationItems,
+    ActivationReserve,
     DataItems,
     DataReserve,
     EmbeddingItems,
@@ -34,6 +36,11 @@ BATCHES: list[list[Message]] = [
     [EmbeddingReserve(1, 2, 0, VECTORS)],
     [DataItems(1, 2, 0, PIXELS[:0]), DataItems(1, 3, 0, PIXELS)],
     [EmbeddingItems(4, 5, 7, VECTORS), EmbeddingItems(5, 4, 7, VECTORS[:1])],
+    [ActivationReserve(1, 2, 0, VECTORS.view(1, 2, 3), None, torch.tensor([0.5]))],
+    [
+        ActivationItems(1, 2, 0, PIXELS[:, :2], torch.zeros(2, 2)),
+        ActivationItems(2, 1, 0, PIXELS[:0, :2], torch.zeros(0, 2)),
+    ],
     [LocalModel(0, -1, 3, VECTORS[0], VECTORS[0, :0], 0.1, {"target": VECTORS[0], "b": VECTORS[1]})],
     [GlobalModel(-1, 0, 3, VECTORS[0], VECTORS[1], {})],
     [ModelSum(-1, -1, 3, VECTORS[0].double())],

@@ -30,6 +30,13 @@ CONFIGS = {
     "novel": ("exchange.method=novel", "exchange.buffer=limit", "exchange.buffer_size=9"),
     "bulk": ("exchange.method=bulk", "train.optimiser=sgd"),
     "push": ("exchange.mode=implicit", "exchange.push=aggregation", "exchange.importance_model=both_local"),
+    "dial": (
+        "exchange.mode=activations",
+        "exchange.layer=block1",
+        "exchange.precision=uint8",
+        "model.encoder=conv",
+        "exchange.push=aggregation",
+    ),
     "byol": ("train.objective=byol", "aggregation.adopt=fedema", "aggregation.server=adam", "aggregation.ema=0.5"),
     "batchnorm": ("model.encoder=slim-resnet18", "aggregation.buffers=local", "train.steps=8"),
 }

@@ -10,6 +10,8 @@ STEPS = 255
 def to_codes(values: Float[Tensor, "items ..."]) -> tuple[UInt8[Tensor, "items ..."], Float[Tensor, "items 2"]]:
     """The nearest steps, and the lowest and highest value of each item."""
     flat = values.flatten(1)
+    if len(flat) == 0:
+        return values.to(torch.uint8), values.new_zeros(0, 2)
     low, high = flat.amin(1, keepdim=True), flat.amax(1, keepdim=True)
     share = (flat - low) / (high - low).clamp_min(torch.finfo(values.dtype).tiny)
     codes = (share * STEPS).round().clamp_(0, STEPS).to(torch.uint8)
