@@ -28,7 +28,7 @@ SMALL = (
 
 def small(*overrides: str, base: Iterable[str] = SMALL) -> Config:
     """A run of a second: four devices on a ring, twelve steps."""
-    return configs.load("digits", [*base, *overrides])
+    return configs.load("digits-study", ["name=digits", *base, *overrides])
 
 
 @pytest.fixture(autouse=True)

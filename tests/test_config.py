@@ -187,6 +187,7 @@ def test_limits_are_told() -> None:
         "model.standardise",
         "model.normalise",
         "exchange.method",
+        "exchange.layer",
         "exchange.budgets_file",
         "exchange.candidates_file",
         "cost.rates_file",

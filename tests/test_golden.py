@@ -117,7 +117,7 @@ RUNS: dict[str, tuple[str, ...]] = {
 
 
 def play_golden(name: str) -> dict[str, list[float]]:
-    return digest(play(configs.load("digits", [*SHORT, *RUNS[name]])))
+    return digest(play(configs.load("digits-study", ["name=digits", *SHORT, *RUNS[name]])))
 
 
 def digest(run: Played) -> dict[str, list[float]]:

@@ -63,12 +63,15 @@ def test_sixty_photos_of_three_classes_by_hand(tmp_path: Path) -> None:
         "partition.num_devices": 4,
         "partition.labels_per_device": 2,
         "graph.degree": 3.0,
+        "train.batch_size": 10,
         "exchange.num_candidates": 10,
         "exchange.num_reserve": 5,
         "exchange.num_clusters": 5,
-        "model.encoder": "small-alexnet",
         "model.standardise": True,
     }
+    # triplets need no other points, and the study has a network for every size
+    study = cfcl.load_config("own-study", [f"data.path={path}"])
+    assert (study.train.batch_size, study.model.encoder, study.name) == (32, "small-alexnet", "my-photos-study")
 
 
 def test_a_flat_folder_and_one_of_devices_by_hand(tmp_path: Path) -> None:
@@ -79,6 +82,7 @@ def test_a_flat_folder_and_one_of_devices_by_hand(tmp_path: Path) -> None:
         "partition.kind": "iid",
         "partition.num_devices": 2,  # of 24
         "graph.degree": 1.0,
+        "train.batch_size": 12,
         "exchange.num_candidates": 12,
         "exchange.num_reserve": 6,
         "exchange.num_clusters": 6,
@@ -193,7 +197,7 @@ def test_an_npz_file_by_its_suffix(tmp_path: Path) -> None:
     config = fitted(tmp_path / "m i.npz", *QUICK)
     assert (config.name, config.data.dataset, config.data.layout) == ("m-i", "npz", "flat")
     assert (config.partition.kind, config.partition.num_devices) == ("given", 5)
-    assert (config.data.image_size, config.model.encoder) == (None, "usps-cnn")
+    assert (config.data.image_size, config.model.encoder) == (None, "conv")
     assert "probe" in cfcl.run(config, workers=1).metrics[-1]
     np.savez(tmp_path / "b.npz", images=images, test_images=images[:2])
     assert fitted(tmp_path / "b.npz").partition.num_devices == 4  # all 40 are for training
@@ -224,7 +228,8 @@ def test_other_configs_hear_of_all_misfits_at_once(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert result.stderr == (
         f"error: the settings do not fit the 100 images of {path}: set data.image_size=16 (images have sides of 9 to "
-        "14 pixels), partition.kind=iid (there are no labels), exchange.num_candidates=8 (the smallest device has 8 "
+        "14 pixels), partition.kind=iid (there are no labels), train.batch_size=8 (the smallest device has 8 points), "
+        "exchange.num_candidates=8 (the smallest device has 8 "
         "points), exchange.num_reserve=4 (the smallest device has 8 points), exchange.num_clusters=4 (the smallest "
         "device has 8 points); or use the preset own, which fits them by itself: cfcl run own --set data.path="
         f"{path}\n"

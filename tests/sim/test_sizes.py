@@ -43,7 +43,7 @@ def test_the_largest_part_is_named(
 ) -> None:
     monkeypatch.setattr(sizes, "machine_bytes", lambda: 16 * GIB)
     with pytest.raises(CfclError, match=complaint):
-        sizes.check(configs.load("digits", overrides), digits)
+        sizes.check(configs.load("digits-study", overrides), digits)
 
 
 def test_a_world_that_cannot_fit_is_not_built(digits: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,12 +57,12 @@ def test_a_world_that_cannot_fit_is_not_built(digits: Dataset, monkeypatch: pyte
 def test_thousands_of_devices_are_let_through(digits: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sizes, "machine_bytes", lambda: 4 * GIB)
     many = ["partition.kind=overlapping", "partition.max_points_per_label=48", "partition.num_devices=10000"]
-    sizes.check(configs.load("digits", [*many, "graph.degree=20"]), digits)
+    sizes.check(configs.load("digits-study", [*many, "graph.degree=20"]), digits)
 
 
 @pytest.mark.parametrize("encoder", ["small-cnn", "usps-cnn", "small-alexnet", "slim-resnet18", "conv"])
 def test_parameters_are_counted_as_the_encoder_has_them(encoder: str) -> None:
-    config = configs.load("digits", [f"model.encoder={encoder}", "model.embedding_dim=7"])
+    config = configs.load("digits-study", [f"model.encoder={encoder}", "model.embedding_dim=7"])
     shape = (3, 16, 16)
     assert sizes._network(config, shape, None)[0] == Encoder(config.model, shape, seed=0).num_parameters
     assert sizes._network(config, shape, torch.nn.Linear(3, 2)) == (8, 0)
@@ -71,7 +71,9 @@ def test_parameters_are_counted_as_the_encoder_has_them(encoder: str) -> None:
 @pytest.mark.parametrize("encoder", ["small-cnn", "usps-cnn", "small-alexnet", "slim-resnet18", "conv"])
 @pytest.mark.parametrize("shape", [(1, 16, 16), (3, 33, 20)])
 def test_outputs_are_counted_as_the_layers_make_them(encoder: str, shape: tuple[int, int, int]) -> None:
-    network = networks.build(configs.load("digits", [f"model.encoder={encoder}"]).model, shape, rng.stream(0, "model"))
+    network = networks.build(
+        configs.load("digits-study", [f"model.encoder={encoder}"]).model, shape, rng.stream(0, "model")
+    )
     made: list[tuple[int, ...]] = []
     for layer in network.modules():
         if not list(layer.children()):
@@ -88,11 +90,11 @@ def test_a_run_does_not_wait_for_the_compiler() -> None:
 
 def test_outputs_are_counted_by_hand() -> None:
     # 8×8: as it is 64, 16 maps 1,024, pooled 256, ReLU 256, flat 256, hidden 64, ReLU 64, embedding 16
-    assert sizes._network(configs.load("digits"), (1, 8, 8), None) == (17_648, 64 + 1024 + 3 * 256 + 2 * 64 + 16)
+    assert sizes._network(configs.load("digits-study"), (1, 8, 8), None) == (17_648, 64 + 1024 + 3 * 256 + 2 * 64 + 16)
 
 
 def test_devices_on_other_machines_do_not_count(digits: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = configs.load("digits")
+    config = configs.load("digits-study")
     here = next(sizes._parts(config, digits, None))
     monkeypatch.setenv("WORLD_SIZE", "10")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")

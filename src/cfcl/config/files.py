@@ -17,8 +17,10 @@ from cfcl.config.complaints import explain, shown
 from cfcl.config.schema import Config, Section
 from cfcl.errors import CfclError
 
-PAPER = "paper.toml"
-"""Laid over a preset, with `NAME-paper.toml` if there is one, it makes the variant that takes the paper literally."""
+PAPER, STUDY = "-paper", "-study"
+"""Variants of presets: `NAME-study` is what the study of the paper starts from. With `paper.toml` and `NAME-paper.toml`
+laid over it, as far as there are any, it makes `NAME-paper`, which takes the paper literally.
+"""
 LARGEST = 1 << 16
 """Bytes of a file of settings: several times what all of them with their explanations take."""
 
@@ -41,12 +43,13 @@ def with_method(config: Config, word: str) -> Config:
 def presets() -> dict[str, str]:
     """Name and one-line description of every preset; each has a variant that takes the paper literally."""
     found: dict[str, str] = {}
-    for item in sorted(resources.files("cfcl.presets").iterdir(), key=lambda item: item.name):
-        if item.name.endswith(".toml") and not item.name.endswith(PAPER):
-            name = item.name.removesuffix(".toml")
+    for item in resources.files("cfcl.presets").iterdir():
+        name = item.name.removesuffix(".toml")
+        if name != item.name and not name.endswith(PAPER.lstrip("-")):
             found[name] = item.read_text().partition("\n")[0].lstrip("# ")
-            found[f"{name}-paper"] = f"The same with every reading taken literally from the paper ({name} is ours)."
-    return found
+            if not name.endswith(STUDY):
+                found[name + PAPER] = "The study's settings with every reading taken literally from the paper."
+    return dict(sorted(found.items()))
 
 
 def load(spec: str | Path, overrides: Iterable[str] = ()) -> Config:
@@ -131,11 +134,13 @@ def to_toml(config: Config, *, explain: bool = False) -> str:
 
 
 def _preset(name: str) -> dict[str, Any]:
-    folder, base = resources.files("cfcl.presets"), name.removesuffix("-paper")
-    table = tomllib.loads((folder / f"{base}.toml").read_text())
-    if base == name:
-        return table
-    for layer in (folder / PAPER, folder / f"{base}-{PAPER}"):
+    folder = resources.files("cfcl.presets")
+    if not name.endswith(PAPER):
+        return tomllib.loads((folder / f"{name}.toml").read_text())
+    base = name.removesuffix(PAPER)
+    below = next(file for kind in (STUDY, "") if (file := folder / f"{base}{kind}.toml").is_file())
+    table = tomllib.loads(below.read_text())
+    for layer in (folder / "paper.toml", folder / f"{name}.toml"):
         for section, fields_of_section in tomllib.loads(layer.read_text() if layer.is_file() else "").items():
             table[section] = {**table.get(section, {}), **fields_of_section}
     return {**table, "name": name}

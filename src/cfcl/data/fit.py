@@ -18,7 +18,7 @@ LARGEST, SMALLEST = 32, 8
 """Sides, in pixels, that images are brought between: as large as those of the published sets, which run in minutes."""
 POINTS_PER_DEVICE = 10
 LABELS_PER_DEVICE = 3
-OWN = ("own", "own-paper")
+OWN = ("own", "own-paper", "own-study")
 
 
 class Change(NamedTuple):
@@ -222,7 +222,8 @@ def _sizes(values: Values, seen: "Survey", free: bool) -> Iterator[Change]:
     if fewest is None:
         return
     why, half = f"the smallest device has {fewest} points", max(1, fewest // 2)
-    if values["train.negatives"] == "batch" and values["train.batch_size"] > fewest:
+    distinct = values["train.negatives"] == "batch" or values["train.objective"] != "triplet"
+    if distinct and values["train.batch_size"] > fewest:
         yield Change("train.batch_size", fewest, why)
     if free or not _idle("exchange.num_candidates", values):
         yield Change("exchange.num_candidates", min(fewest, values["exchange.num_candidates"]), why)

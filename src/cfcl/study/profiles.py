@@ -9,9 +9,9 @@ from cfcl.config import Config
 
 @dataclass(frozen=True)
 class Panel:
-    """A dataset in a profile: a preset, and what is changed in it for every run."""
+    """A dataset in a profile: its preset for the study, and what is changed in it for every run."""
 
-    preset: str
+    dataset: str
     interval: int
     """Steps between evaluations."""
     steps: int | None = None
@@ -20,7 +20,9 @@ class Panel:
     def config(self, method: str, seed: int, overrides: Iterable[str]) -> Config:
         """One run."""
         length = [] if self.steps is None else [f"train.steps={self.steps}"]
-        base = configs.load(self.preset, [*length, f"seed={seed}", *overrides])
+        # The name is part of a run's digest, and was that of the dataset before the preset had one of its own.
+        name = f"name={self.dataset}"
+        base = configs.load(f"{self.dataset}-study", [*length, name, f"seed={seed}", *overrides])
         changes = [f"evaluation.every={max(1, self.interval // base.aggregation.period)}"]
         if base.aggregation.num_devices == base.partition.num_devices:
             changes.append("aggregation.num_devices=none")  # the same run under one digest
