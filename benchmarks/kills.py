@@ -102,13 +102,14 @@ def one(mode: str, rng: random.Random, wanted: dict[str, bytes], tally: Tally) -
             words = [sys.executable, "-m", "cfcl", "resume", str(partial), "--json"]
             again = command(mode, out) if partial is None or rng.random() < 0.3 else words
             process = started(again, rng.choice([1, 2]), scratch)
+            hit = False
             if deaths < AT_MOST:
                 hit = killed(process, scratch, rng.uniform(0, tally.duration), any_of_them=rng.random() < 0.3)
                 deaths, tally.duration = deaths + hit, tally.duration * (1 if hit else 0.9)
             code = process.wait()
             if left := marked(scratch):
                 faults.append(f"processes left behind: {left}")
-            if deaths >= AT_MOST and code != 0 and process.returncode >= 0:
+            if deaths >= AT_MOST and code != 0 and not hit:
                 faults.append(f"{' '.join(again[3:5])} ended with {code}")
                 break
         folders = [path for path in out.iterdir() if path.is_dir()]

@@ -7,6 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 
 
+PART = ".part"
+
+
 def write_atomically(path: str | Path, data: bytes) -> None:
     """Put a file with `data` at `path`; until it is whole and on disk, what stood there stays. OSError if it cannot be.
 
@@ -19,7 +22,7 @@ def write_atomically(path: str | Path, data: bytes) -> None:
     if path.exists() and not path.is_file():
         raise FileExistsError(errno.EEXIST, "something that is no regular file is in its place", str(path))
     # A name of its own, short whatever `path` is called, so that two writers do not meet.
-    part = path.with_name(f".{secrets.token_hex(8)}.part")
+    part = path.with_name(f".{secrets.token_hex(8)}{PART}")
     try:
         # Unlike tempfile's, with the permissions that any new file gets.
         with part.open("xb") as file:
@@ -31,6 +34,12 @@ def write_atomically(path: str | Path, data: bytes) -> None:
         part.unlink(missing_ok=True)
         raise
     _sync(path.parent)
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove what writers left in `folder` that were killed; nobody else may be writing there."""
+    for part in folder.glob(f".????????????????{PART}"):
+        part.unlink(missing_ok=True)
 
 
 def _sync(folder: Path) -> None:

@@ -136,6 +136,14 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path: Path
     assert checkpoints.step_of(before) == 6
 
 
+def test_what_a_killed_writer_left_half_written_is_gone(tmp_path: Path) -> None:
+    partial = interrupted(small(EVERY), tmp_path / "runs")
+    (partial / ".0123456789abcdef.part").write_bytes(b"half of a checkpo")
+    (partial / ".mine.part").write_bytes(b"somebody else's")
+    folder = go_on(partial)
+    assert [path.name for path in folder.iterdir() if path.name.endswith(".part")] == [".mine.part"]
+
+
 def test_nothing_is_lost_where_no_checkpoint_is_whole(tmp_path: Path) -> None:
     partial = interrupted(small(EVERY), tmp_path)
     (only,) = checkpoints.files(partial)

@@ -18,7 +18,7 @@ from cfcl import config as configs
 from cfcl import reading, records
 from cfcl.config import Config
 from cfcl.errors import CfclError, Failed
-from cfcl.files import write_atomically
+from cfcl.files import remove_parts, write_atomically
 from cfcl.records import Environment, Evaluation, Final, LinkCost, Pull, Record, Setup, Timings, Update, Upfront
 from cfcl.runs import checkpoints
 from cfcl.shown import command
@@ -150,6 +150,7 @@ class Writer:
         self.partial = _partial(folder)
         self.config = config
         self._lock = lock
+        remove_parts(self.partial)
         self._metrics: IO[bytes] = (self.partial / METRICS).open("a+b")
         self._digest = hashlib.sha256()
         self._worth = not new
