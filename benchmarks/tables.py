@@ -216,7 +216,8 @@ class Figures:
     @property
     def shown(self) -> str:
         """In short."""
-        return f"{self.embedding[0]:.1f} / {self.embedding[1]:.1f}, features {self.features[0]:.1f} / {self.features[1]:.1f}"
+        (one, ten), (also, few) = self.embedding, self.features
+        return f"{one:.1f} / {ten:.1f}, features {also:.1f} / {few:.1f}"
 
 
 def interval(values: Sequence[float]) -> str:
@@ -231,8 +232,8 @@ def interval(values: Sequence[float]) -> str:
 def table(name: str, known: Mapping[str, Any]) -> str:
     """One table as Markdown."""
     rows, seeds = TABLES[name]
-    head = ("", "embedding, all labels", "ten per class", "over FedAvg", "features, all labels", "ten per class", "falls by",
-            "bytes per item", "seeds")  # fmt: skip
+    head = ("", "embedding, all labels", "ten per class", "over FedAvg", "features, all labels", "ten per class",
+            "falls by", "bytes per item", "seeds")  # fmt: skip
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     reference: dict[int, float] = {}
     for row in rows:
@@ -265,9 +266,9 @@ def draw(names: Iterable[str]) -> None:
     known = read()
     parts = [
         "# What an encoder is worth",
-        "Test split. Means over seeds with the half-width of their 95 % interval; each run counts by the mean of the last "
-        "fifth of its evaluations. *Over FedAvg*: paired differences of ten-label accuracy. *Falls by*: points from the "
-        "mean of the best fifth of a run's evaluations to that of its last fifth. Records: `runs.csv`. Made by "
+        "Test split. Means over seeds with the half-width of their 95 % interval; each run counts by the mean of the\n"
+        "last fifth of its evaluations. *Over FedAvg*: paired differences of ten-label accuracy. *Falls by*: points\n"
+        "from the mean of the best fifth of a run's evaluations to that of its last fifth. Records: `runs.csv`. By\n"
         "`python benchmarks/tables.py`.",
     ]
     for name in names:
@@ -292,12 +293,13 @@ def _draw_dial(known: Mapping[str, Any]) -> None:
         return
     from matplotlib.figure import Figure
 
-    with style.applied():
+    with style.settings():
         figure = Figure(figsize=(6.4, 4.0), layout="constrained")
         axes = figure.subplots()
         _, nothing = points.pop("fedavg")
         axes.axhline(statistics.fmean(nothing), color=style.GREY, linewidth=1.0)
-        axes.annotate("FedAvg", (0.99, statistics.fmean(nothing)), xycoords=("axes fraction", "data"), ha="right", va="bottom")
+        here = ("axes fraction", "data")
+        axes.annotate("FedAvg", (0.99, statistics.fmean(nothing)), xycoords=here, ha="right", va="bottom")
         for name, (size, values) in points.items():
             eight, colour = name.endswith("-8bit"), style.BLUE
             if name.endswith("plicit"):
@@ -329,7 +331,8 @@ def main() -> None:
     names = options.names or list(TABLES)
     if options.plan:
         for name in names:
-            print(f"{name}: {len(list(missing([name], read())))} of {len(TABLES[name][0]) * len(TABLES[name][1])} runs missing")
+            lacking, whole = len(list(missing([name], read()))), len(TABLES[name][0]) * len(TABLES[name][1])
+            print(f"{name}: {lacking} of {whole} runs missing")
         return
     if not options.draw:
         run(names, options.jobs)

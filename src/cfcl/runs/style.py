@@ -115,7 +115,7 @@ def _spare(number: int) -> Look:
 
 
 @contextmanager
-def _settings() -> Iterator[None]:
+def settings() -> Iterator[None]:
     """Our settings on top of matplotlib's own, whatever a user's matplotlibrc says."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
@@ -128,7 +128,7 @@ def styled(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
-        with _settings():
+        with settings():
             return function(*args, **kwargs)
 
     return wrapper
