@@ -6,7 +6,6 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-
 PART = ".part"
 
 
