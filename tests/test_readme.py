@@ -33,7 +33,7 @@ def test_the_api_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     exec(compile(BLOCKS["api"], "README.md", "exec"), {})
     accuracy, shape = capsys.readouterr().out.splitlines()
     assert 0.5 < float(accuracy.split()[0]) <= 1.0
-    assert shape == "torch.Size([1, 16])"
+    assert shape == "torch.Size([1, 32])"
 
 
 def test_metrics_are_a_table_for_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

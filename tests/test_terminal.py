@@ -56,7 +56,7 @@ def test_notes_and_complaints_are_one_line_of_words(capsys: pytest.CaptureFixtur
 
 
 def test_the_names_of_presets_are_bold_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = "Ten devices with three digits each; offline, under a minute: the default."
+    line = "Ten devices with three digits each; offline, about a minute on two cores: the default."
     assert invoke("presets").output.splitlines()[0] == f"digits               {line}"
     monkeypatch.setattr(cli, "console", Terminal(force_terminal=True, color_system="standard"))
     assert invoke("presets").output.splitlines()[0] == f"\x1b[1mdigits              \x1b[0m {line}"

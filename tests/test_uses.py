@@ -23,6 +23,8 @@ OTHER: dict[str, object] = {
     "exchange.reserve": "random",
     "exchange.candidates": "per_aggregation",
     "exchange.push": "aggregation",
+    "exchange.layer": "embedding",
+    "exchange.precision": "uint8",
     "exchange.importance_model": "local",
     "exchange.buffer": "keep",
     "exchange.buffer_size": 3,

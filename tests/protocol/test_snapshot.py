@@ -120,7 +120,7 @@ WRONG = [
     ("devices.1.sent", {0: torch.tensor([-1])}, "device 1: places of its points are not among them"),
     ("devices.1.sent", {0: torch.tensor([1.0])}, "device 1: places of its points are not among them"),
     ("devices.1.updates", 1.0, "device 1: its counters are not whole numbers"),
-    ("devices.1.margin", float("inf"), "device 1: its margin or share is not finite"),
+    ("devices.1.margin", float("inf"), "device 1: its margin, share or scaler is not finite"),
     ("devices.1.more", 1, r"device 1: its fields are"),
     ("clocks", {"total": "long"}, "lacks the fields"),
 ]

@@ -87,10 +87,10 @@ def test_a_spoilt_message_counts_as_lost() -> None:
 def test_without_faults_the_run_ends_with_the_reason() -> None:
     simulation = Simulation(small())
     state = simulation.run.hosts[0].devices[1]
-    simulation.run.hosts[0].devices[1] = replace(state, extras={"more": torch.zeros(1)})
+    simulation.run.hosts[0].devices[1] = replace(state, points_seen=-(10**6))
     with pytest.raises(
         Refused,
-        match=r"step 4: LocalModel from device 1 to the server: its extra state is \['more'\], not \[\]",
+        match=r"step 4: LocalModel from device 1 to the server: its weight -\d+\.\d+ is not a finite number above 0",
     ) as ended:
         list(simulation.rows())
     assert ended.value.exit_code == 1

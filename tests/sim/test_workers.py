@@ -285,7 +285,10 @@ def test_torchrun_starts_the_same_simulation(tmp_path: Path) -> None:
     words = [word for override in SMALL for word in ("--set", override)]
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "cfcl"]
     result = subprocess.run(
-        [*launch, "run", "digits", *words, "--out", str(tmp_path)], capture_output=True, text=True, timeout=120
+        [*launch, "run", "digits-study", *words, "--set", "name=digits", "--out", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert result.returncode == 0, result.stderr
     (folder,) = tmp_path.iterdir()

@@ -313,7 +313,7 @@ class Simulation:
         """What all processes have `seen` of images, in their order, at the leader."""
         parts = portions(images)
         mine = [seen(parts[i]) for i in self.group.share(len(parts))]
-        nothing = torch.zeros(0, width, device=self.world.setting.encoder.device)
+        nothing = torch.zeros(0, width, dtype=torch.float32, device=self.world.setting.encoder.device)
         return self.group.gather(torch.cat([nothing, *mine]))
 
     def _whole_ledger(self) -> Ledger:
