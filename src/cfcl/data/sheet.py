@@ -6,6 +6,7 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
+from cfcl import reading
 from cfcl.data.splits import Dataset
 from cfcl.errors import CfclError
 
@@ -20,7 +21,7 @@ MARGIN = 36
 
 def write(dataset: Dataset, out: Path, *, force: bool = False) -> Path:
     """A PNG with one row per label, or rows of the first images where there are no labels."""
-    if out.exists() and not force:
+    if reading.exists(out) and not force:
         raise CfclError(f"{str(out)!r} exists already: give --force to replace it, or another --out")
     picture = draw(dataset)
     try:
