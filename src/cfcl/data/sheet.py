@@ -1,5 +1,6 @@
 """A contact sheet: what the images of a dataset look like."""
 
+from io import BytesIO
 from pathlib import Path
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 from cfcl import reading
 from cfcl.data.splits import Dataset
 from cfcl.errors import CfclError
+from cfcl.files import write_atomically
 
 COLUMNS = 10
 MAX_ROWS = 20
@@ -26,7 +28,8 @@ def write(dataset: Dataset, out: Path, *, force: bool = False) -> Path:
     picture = draw(dataset)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        picture.save(out, format="PNG")
+        picture.save(content := BytesIO(), format="PNG")
+        write_atomically(out, content.getvalue())
     except OSError as error:
         raise CfclError(f"cannot write {str(out)!r}: {error.strerror or error}; choose another --out") from None
     return out
