@@ -1,12 +1,12 @@
 """Rubbish for everything that reads: whatever is given is refused in one line, or handled.
 
-    python benchmarks/rubbish.py                     # 10,000 spoilt inputs of each kind, and 500 command lines
+    python benchmarks/rubbish.py                     # 15,000 spoilt inputs of each kind, and 500 command lines
     python benchmarks/rubbish.py --scale 0.01        # a hundredth of it
     python benchmarks/rubbish.py --only tables:123   # one of them again
 
 Every input depends on the seed, its kind and its number alone. None may raise what its reader does not announce, take
 over ten seconds, execute anything, or change a folder. A command line ends with code 0, or with 2, one line on stderr
-and nothing written.
+and nothing written; a run that goes on from a spoilt checkpoint may also find that it cannot.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from spoiling import CANARY, HUGE, WORDS, spoil, watch
 
 from cfcl.runs import forecast
 
-INPUTS, COMMANDS, SUBPROCESSES = 10_000, 500, 120
+INPUTS, COMMANDS, SUBPROCESSES = 15_000, 500, 120
 SECONDS = 10
 MEMORY = 8 << 30
 
@@ -64,16 +64,17 @@ def lay(kind: Kind, rng: Random, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     for file in folder.iterdir():
         file.unlink()
-    for name, data in spoil(rng, kind.valid(rng), kind.spoilers).items():
+    for name, data in kind.sealed(rng, spoil(rng, kind.valid(rng), kind.spoilers, kind.often)).items():
         (folder / name).write_bytes(data)
 
 
 def state(folder: Path) -> str:
-    """A digest of all files below a folder."""
+    """A digest of all files below a folder that hold anything: a lock does not."""
     found = hashlib.sha256()
     for file in sorted(folder.rglob("*")):
-        found.update(f"{file.relative_to(folder)}\0".encode())
-        found.update(file.read_bytes() if file.is_file() else b"")
+        if not file.is_file() or file.stat().st_size:
+            found.update(f"{file.relative_to(folder)}\0".encode())
+            found.update(file.read_bytes() if file.is_file() else b"")
     return found.hexdigest()
 
 
@@ -109,10 +110,10 @@ def readers(kind: Kind, seed: int, numbers: Sequence[int], scratch: Path) -> dic
 def command(seed: int, number: int, known: Sequence[Kind], scratch: Path) -> list[str]:
     """A command line about spoilt files, or with odd words."""
     rng = number_of(seed, "commands", number)
-    kind = rng.choice([*(kind for kind in known if kind.name != "messages"), None])
+    kind = rng.choice([*(kind for kind in known if kind.name not in ("messages", "encoders")), None])
     dry = ["--dry-run", "--out", "out"]
     if kind is not None:
-        lay(kind, rng, scratch / "given")
+        lay(kind, rng, scratch / ("given.partial" if kind.name == "checkpoints" else "given"))
     match kind.name if kind else "":
         case "configs":
             file = "given/config.toml"
@@ -132,6 +133,10 @@ def command(seed: int, number: int, known: Sequence[Kind], scratch: Path) -> lis
             ways = [["report", "given", "--out", "page.html"], ["report", ".", "--out", "page.html"]]
         case "studies":
             ways = [["redraw", "given"], ["reproduce", "fig4", "--out", "given", "--dry-run"]]
+        case "checkpoints":
+            goes_on = ["resume", rng.choice(["given", "given.partial"]), "--workers", "1"]
+            ways = [goes_on, goes_on, [*goes_on, "--json"], ["runs", "."], ["runs", "given.partial"]]
+            ways += [["report", ".", "--out", "page.html"]]
         case _:
             ways = [_odd(rng)]
     return rng.choice(ways)
@@ -152,6 +157,8 @@ def _odd(rng: Random) -> list[str]:
             ["reproduce", word, "--dry-run", "--out", "out"],
             ["reproduce", "fig4", "--dry-run", f"--panels={word}", "--out", "out"],
             ["report", word, "--out", "page.html"],
+            ["resume", word],
+            ["runs", word],
             ["run", f"--{word[:50] or 'x'}"],
             [word, "digits"],
             ["data", "show", word, "--out", "x.png"],
@@ -170,9 +177,10 @@ def ended(words: Sequence[str], code: int | None, said: str, changed: bool) -> s
         return "taken"
     if code == 2 and not lines and "--help" not in words and words[:1] in ([], ["data"]):
         return "refused"
-    if code != 2 or len(lines) != 1 or not lines[0].startswith("error: "):
+    began = code == 3 and words[:1] == ["resume"]
+    if (code != 2 and not began) or len(lines) != 1 or not lines[0].startswith("error: "):
         return f"ends with code {code} and {len(lines)} lines: {said[:100]!r}"
-    return "wrote something" if changed else "refused"
+    return "wrote something" if changed and not began else "refused"
 
 
 def forked(words: Sequence[str], folder: Path) -> tuple[int | None, str]:
@@ -253,9 +261,9 @@ def tell(name: str, found: dict[int, str]) -> int:
     counts = Counter(found.values())
     bad = {number: what for number, what in found.items() if what not in ("refused", "taken")}
     good = "  ".join(f"{word} {counts[word]:>6,}" for word in ("refused", "taken"))
-    print(f"{name:<10} {len(found):>7,}  {good}  bad {len(bad):>4,}", flush=True)
-    for what, number in list({what: number for number, what in bad.items()}.items())[:20]:
-        print(f"    {name}:{number} {what}")
+    print(f"{name:<11} {len(found):>7,}  {good}  bad {len(bad):>4,}", flush=True)
+    for number in list({what.partition(": ")[0]: number for number, what in bad.items()}.values())[:20]:
+        print(f"    {name}:{number} {bad[number]}")
     return len(bad)
 
 
@@ -272,7 +280,8 @@ def main() -> None:
         os.chdir(scratch)
         known = kinds(scratch)
         (scratch / "tried").mkdir()
-        before, bad = state(scratch / "runs") + state(scratch / "study"), 0
+        made = [scratch / name for name in ("runs", "study", "stopped")]
+        before, bad = [state(folder) for folder in made], 0
         size = round(COMMANDS * options.scale)
         numbers = [int(number)] if number else range(size)
         if only in ("", "commands"):
@@ -283,7 +292,7 @@ def main() -> None:
             if only in ("", kind.name):
                 numbers = [int(number)] if number else range(round(INPUTS * options.scale))
                 bad += tell(kind.name, readers(kind, options.seed, numbers, scratch / "tried"))
-        if state(scratch / "runs") + state(scratch / "study") != before or list(scratch.rglob(CANARY)):
+        if [state(folder) for folder in made] != before or list(scratch.rglob(CANARY)):
             print("a folder beside was changed, or the canary was executed")
             bad += 1
     sys.exit(bool(bad))

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+import rubbish_runs
 import torch
-from spoiling import ANY, Files, Spoiler, header, unsigned
+from spoiling import ANY, Files, Spoiler, unsigned
+from spoiling_tensors import header, table, tensors
 
 from cfcl import config as configs
 from cfcl import topology
@@ -53,18 +55,34 @@ class Kind:
     """The function under test, given the folder of the files."""
     may_raise: tuple[type[Exception], ...] = (CfclError,)
     spoilers: Sequence[Spoiler] = ANY
+    often: Callable[[str], int] = lambda name: 1
+    """How often a file is spoilt, beside the others."""
+    sealed: Callable[[Random, Files], Files] = lambda rng, files: files
+    """What is done to spoilt files so that they are not recognised as such at the first glance."""
 
 
 def kinds(scratch: Path) -> list[Kind]:
     """All kinds; what they need to be made is made below `scratch`."""
-    run = _run(scratch / "runs")
+    rubbish_runs.remember_worlds()
+    run, encoder = _run(scratch / "runs")
     study = _study(run, scratch / "study")
+    stopped = rubbish_runs.unfinished(SMALL, scratch / "stopped")
+    inside = (*ANY, *[header, table, table, tensors] * 4)
     return [
         Kind("configs", _configs, _read_config),
-        Kind("messages", _messages, _read_messages, (codec.Malformed,), (*ANY, header, header, header)),
+        Kind("messages", _messages, _read_messages, (codec.Malformed,), inside),
         Kind("tables", _tables, _read_tables),
         Kind("records", lambda rng: _files(run), _read_run),
         Kind("studies", lambda rng: study if rng.random() < 0.2 else unsigned(study), _read_study),
+        Kind(
+            "checkpoints",
+            lambda rng: rubbish_runs.some(rng, stopped),
+            rubbish_runs.go_on,
+            spoilers=inside,
+            often=lambda name: 1 if name in ("config.toml", "metrics.jsonl") else 8,
+            sealed=rubbish_runs.sealed,
+        ),
+        Kind("encoders", lambda rng: encoder, rubbish_runs.load, spoilers=inside),
     ]
 
 
@@ -124,14 +142,16 @@ def _read_tables(folder: Path, rng: Random) -> None:
     topology.from_file(folder / "edges.txt", 4)
 
 
-def _run(out: Path) -> Path:
-    """A run of a second, with the same bytes every time."""
+def _run(out: Path) -> tuple[Path, Files]:
+    """The folder of a run of a second, with the same bytes every time, and its encoder."""
     found = suites.simulate(configs.load("digits", SMALL), out=out, workers=1, plotted=False)
     assert found.folder is not None
     timings = {"selection": [[1, 0.25], [2, 0.5]], "exchange": 0.5, "evaluation": 1.0, "total": 2.0}
     (found.folder / "timings.json").write_text(json.dumps(timings, indent=1))
-    (found.folder / "encoder.safetensors").unlink()
-    return found.folder
+    encoder = found.folder / "encoder.safetensors"
+    files = {encoder.name: encoder.read_bytes()}
+    encoder.unlink()
+    return found.folder, files
 
 
 def _read_run(folder: Path, rng: Random) -> None:

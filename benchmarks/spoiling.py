@@ -2,7 +2,6 @@
 
 import json
 import re
-import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
@@ -112,13 +111,6 @@ def words(rng: Random, data: bytes) -> bytes:
     return data[:begin] + new + data[end:]
 
 
-def header(rng: Random, data: bytes) -> bytes:
-    """The header of a file of safetensors, with the length that it then has."""
-    size = struct.unpack("<Q", data[:8].ljust(8, b"\0"))[0] % 10_000
-    text = words(rng, data[8 : 8 + size])
-    return struct.pack("<Q", len(text)) + text + data[8 + size :]
-
-
 def unsigned(files: Files) -> Files:
     """A study without checksums, so that spoilt files are read and not only found to be altered."""
     about = json.loads(files["study.json"])
@@ -129,11 +121,13 @@ def unsigned(files: Files) -> Files:
 ANY: Sequence[Spoiler] = (flip, cut, insert, repeat, replace, lines, words, words, words, words)
 
 
-def spoil(rng: Random, files: Files, spoilers: Sequence[Spoiler] = ANY) -> dict[str, bytes]:
-    """Some of the files spoilt, one to three times; now and then a file is missing, or has the content of another."""
+def spoil(
+    rng: Random, files: Files, spoilers: Sequence[Spoiler] = ANY, often: Callable[[str], int] = lambda name: 1
+) -> dict[str, bytes]:
+    """Some of the files spoilt, one to three times, each as `often` as told; now and then one is missing or another."""
     found = dict(files)
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
-        name = rng.choice(sorted(found))
+        name = rng.choice([name for name in sorted(found) for _ in range(often(name))])
         found[name] = rng.choice(spoilers)(rng, found[name])
     if len(found) > 1 and rng.random() < 0.05:
         one, other = rng.sample(sorted(found), 2)

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
@@ -30,6 +32,35 @@ def test_a_usage_error_is_one_line(words: list[str], complaint: str) -> None:
     assert result.stderr.startswith("error: ")
     assert complaint in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+LONG = "x" * 300
+NOWHERE = [
+    (["resume", LONG], "is no run folder"),
+    (["resume", "."], "is no run folder"),
+    (["runs", LONG], "is no folder"),
+    (["report", LONG], "cannot look below"),
+    (["report", "runs", "--out", LONG], "there is no finished run"),
+    (["data", "show", "digits", "--out", LONG], "File name too long; choose another --out"),
+    (["run", "usps", "--dry-run", "--data-dir", LONG], "is not a folder: make it"),
+    (["run", "usps", "--dry-run", "--data-dir", "~nobody-of-this-name"], "is not a folder: make it"),
+    (["run", "own", "--dry-run", "--set", f"data.path={LONG}"], "is not a folder of images"),
+    (["run", "own", "--dry-run", "--set", "data.path=~nobody-of-this-name/x"], "is not a folder of images"),
+    (["reproduce", "fig4", "--dry-run", "--out", LONG], "File name too long; choose another --out"),
+    (["run", "--set", "train.steps=1", "--trace", LONG], "cannot write the trace to"),
+]
+
+
+@pytest.mark.parametrize(("words", "complaint"), NOWHERE, ids=[" ".join(words)[:60] for words, _ in NOWHERE])
+def test_a_name_that_nothing_can_have_is_refused_in_one_line(
+    words: list[str], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, words, prog_name="cfcl")
+    assert result.exit_code == 2, result.output
+    (line,) = (line for line in result.stderr.splitlines() if not line.startswith("note: "))
+    assert line.startswith("error: ")
+    assert complaint in line
 
 
 def test_an_option_without_its_value_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,23 @@ def test_text_comes_without_the_mark_of_utf_8(tmp_path: Path) -> None:
     assert reading.text(tmp_path / "a", limit=7) == "ä\r\n"
 
 
+def test_what_can_be_nowhere_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place, found in (("", (True, False, True)), ("file", (True, True, False))):
+        path = tmp_path / place
+        assert (reading.exists(path), reading.is_file(path), reading.is_folder(path)) == found
+    for place in ("absent", "file/x", "x" * 300, "a\0b", "\udcff"):
+        path = tmp_path / place
+        assert (reading.exists(path), reading.is_file(path), reading.is_folder(path)) == (False, False, False)
+
+
+def test_a_home_folder_is_found_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert reading.expanded(Path("~/x")) == Path("/home/somebody/x")
+    assert reading.expanded(Path("~nobody-of-this-name/x")) == Path("~nobody-of-this-name/x")
+    assert reading.expanded(Path("a/~")) == Path("a/~")
+
+
 def test_what_is_no_file_of_a_limited_size_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "large").write_bytes(b"12345678")

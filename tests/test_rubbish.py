@@ -13,18 +13,18 @@ import pytest
 from cfcl.errors import CfclError
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-KINDS = ["commands", "configs", "messages", "tables", "records", "studies"]
+KINDS = ["commands", "configs", "messages", "tables", "records", "studies", "checkpoints", "encoders"]
 
 
-def test_a_hundredth_of_the_rubbish_is_refused_or_handled() -> None:
+def test_a_little_of_the_rubbish_is_refused_or_handled() -> None:
     done = subprocess.run(
-        [sys.executable, BENCHMARKS / "rubbish.py", "--scale", "0.01"], capture_output=True, text=True, check=False
+        [sys.executable, BENCHMARKS / "rubbish.py", "--scale", "0.006"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
     assert [line[0] for line in lines] == KINDS
     assert [line[-2:] for line in lines] == [["bad", "0"]] * len(KINDS)
-    assert [int(line[1]) for line in lines] == [5, 100, 100, 100, 100, 100]
+    assert [int(line[1]) for line in lines] == [3, *[90] * 7]
 
 
 def _raise(error: BaseException) -> None:
@@ -67,6 +67,10 @@ def test_what_reads_badly_is_noticed(
         (["run"], 2, "error: y\nmore\n", False, "ends with code 2 and 2 lines"),
         (["run"], 1, "error: y\n", False, "ends with code 1 and 1 lines"),
         (["run"], 1, "Traceback (most recent call last)\nKeyError: 1\n", False, "traceback: KeyError: 1"),
+        (["run"], 3, "error: y\n", False, "ends with code 3"),
+        (["resume"], 3, "error: y\n", True, "refused"),
+        (["resume"], 3, "error: y\nmore\n", True, "ends with code 3 and 2 lines"),
+        (["resume"], 2, "error: y\n", True, "wrote something"),
         (["run"], -9, "", False, "ends with code -9"),
         (["run"], None, "", False, "takes over"),
     ],

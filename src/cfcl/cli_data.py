@@ -8,7 +8,7 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 from rich.table import Table
 
-from cfcl import config
+from cfcl import config, reading
 from cfcl.errors import CfclError
 from cfcl.shown import Words
 from cfcl.terminal import console, user_errors
@@ -115,7 +115,7 @@ def show(
     """
     with user_errors():
         wanted = _data_config(spec, overrides_with(overrides, data_dir))
-        if out.exists() and not force:
+        if reading.exists(out) and not force:
             raise CfclError(f"{str(out)!r} exists already: give --force to replace it, or another --out")
         from cfcl.data import datasets, sheet
 

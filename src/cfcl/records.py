@@ -381,7 +381,7 @@ def read(kind: type[R], row: object) -> R:
         raise ValueError(f"{row!r:.60} is not a record of kind {name}")
     unknown, missing = row.keys() - types.keys(), types.keys() - row.keys() - kind.OPTIONAL
     if unknown or missing:
-        what = f"has unknown fields {sorted(unknown)}" if unknown else f"lacks the fields {sorted(missing)}"
+        what = f"has unknown fields {sorted(map(str, unknown))}" if unknown else f"lacks the fields {sorted(missing)}"
         raise ValueError(f"a record of kind {name} {what}")
     known = {key: _fitted(types[key], value, key) for key, value in row.items()}
     return kind(**{**dict.fromkeys(kind.OPTIONAL), **known})

@@ -101,9 +101,9 @@ def test_heads_are_read_without_the_arrays(tmp_path: Path) -> None:
 def test_what_the_machine_cannot_hold_is_refused_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "_memory", lambda: 399)
+    monkeypatch.setattr(limits, "memory", lambda: 399)
     # 200 bytes of pixels and 128 of head, twice, are 656
     with pytest.raises(CfclError, match=r"mine.npz would take .* this machine has .*: give fewer or smaller images"):
         npz(tmp_path)
-    monkeypatch.setattr(limits, "_memory", lambda: 656)
+    monkeypatch.setattr(limits, "memory", lambda: 656)
     assert len(npz(tmp_path).train_images) == 8

@@ -125,7 +125,7 @@ def test_images_that_this_machine_cannot_hold_are_refused_before_they_are_read(
     for number in range(10):
         paint(tmp_path / f"{number}.png")
     (tmp_path / "9.png").write_text("never opened")
-    monkeypatch.setattr(limits, "_memory", lambda: 1439)  # ten images of 3×4×6, twice, are 1,440
+    monkeypatch.setattr(limits, "memory", lambda: 1439)  # ten images of 3×4×6, twice, are 1,440
     with pytest.raises(CfclError, match=r"10 images of 3×4×6 would take .* GB: set data.image_size, such as 32"):
         folder(tmp_path)
 

@@ -12,8 +12,10 @@ from safetensors.torch import save
 from torch import Tensor
 
 from cfcl.core.optimisers import Moments
+from cfcl.exchange.messages import EmbeddingReserve
+from cfcl.exchange.policies import Offering
 from cfcl.models import Weights
-from cfcl.protocol import snapshot
+from cfcl.protocol import snapshot, snapshot_checks
 from cfcl.protocol.codec import Malformed
 from cfcl.sim.simulation import Simulation, Snapshot
 from tests.conftest import small
@@ -99,30 +101,81 @@ WRONG = [
     ("seconds", float("nan"), "its counters are no numbers"),
     ("refused", 1.5, "its counters are no numbers"),
     ("devices", {}, "it is not of this run's devices"),
-    ("costs", torch.zeros(0, 5), "its costs or labels are not whole numbers"),
-    ("labels", {0: torch.zeros(1)}, "its costs or labels are not whole numbers"),
+    ("seconds", -1.0, "its counters are no numbers"),
+    ("seconds", True, "its counters are no numbers"),
+    ("refused", -1, "its counters are no numbers"),
+    ("costs", torch.zeros(0, 5), "its costs are not rows of five whole numbers"),
+    ("costs", torch.zeros(5, dtype=torch.int64), "its costs are not rows of five whole numbers"),
+    ("costs", torch.zeros(2, 4, dtype=torch.int64), "its costs are not rows of five whole numbers"),
+    ("costs", torch.tensor([[0, 2, 0, 0, 9]]), "its costs are of a link from 0 to 2 that is none"),  # 0 is beside 1, 3
+    ("costs", torch.tensor([[0, 1, 4, 0, 9]]), "that is none, or of no kind"),
+    ("costs", torch.tensor([[0, 1, 0, -1, 9]]), "that is none, or of no kind"),
+    ("costs", torch.tensor([[0, 1, 0, 0, -9]]), "its costs are -9 bytes"),
+    ("costs", torch.tensor([[0, 1, 0, 0, 9], [0, 1, 0, 0, 8]]), "its costs have something twice"),
+    ("labels", {0: torch.zeros(1)}, "its labels are not whole numbers in rows"),
+    ("labels", {0: torch.zeros(1, 1, dtype=torch.int64)}, "its labels are not whole numbers in rows"),
+    ("labels", {4: torch.zeros(1, dtype=torch.int64)}, "its labels are not whole numbers in rows"),
     ("model", Weights(torch.zeros(3), torch.zeros(0)), r"params has the shape \(3,\)"),
-    ("model", None, "it is not of this form"),
+    ("model", None, "its weights are none"),
+    ("model", [TREE["model"].params, TREE["model"].buffers], "its weights are none"),
+    ("model", Weights(3, 4), "it is not of this form"),  # type: ignore[arg-type]
     ("extras", {"more": torch.zeros(1)}, r"its extra state is \['more'\], not \[\]"),
     ("devices.1.weights", Weights(_state("weights").params * torch.nan, torch.zeros(0)), "device 1: params is not fin"),
     ("devices.1.anchor", Weights(_state("anchor").params.double(), torch.zeros(0)), "device 1: params is of type"),
     ("devices.1.moments", Moments(torch.zeros(2), _state("moments").second, 5), r"device 1: params has the shape \(2"),
     ("devices.1.moments", Moments(_state("moments").first, torch.zeros(2), 5), r"device 1: params has the shape \(2"),
     ("devices.1.moments", _state("moments")._replace(updates=-1), "device 1: its counters are not whole numbers"),
-    ("devices.1.pulled", torch.zeros(2, 1, 8, 8), "device 1: what came from others is of type torch.float32"),
-    ("devices.1.pulled", torch.zeros(2, 1, 9, 8, dtype=torch.uint8), "device 1: what came from others has the shape"),
+    ("devices.1.moments", _state("moments")._replace(updates=10**400), "device 1: its counters are not whole numbers"),
+    ("devices.1.moments", list(_state("moments")), "device 1: its moments are none"),
+    ("devices.1.pulled", torch.zeros(2, 1, 8, 8), "device 1: what it pulled is of type torch.float32"),
+    ("devices.1.pulled", torch.zeros(2, 1, 9, 8, dtype=torch.uint8), "device 1: what it pulled has the shape"),
     (
         "devices.1.reserves",
         {0: replace(_state("reserves")[0], points=torch.zeros(2, 1, 4, 4, dtype=torch.uint8))},
-        "device 1: what came from others has the shape",
+        "device 1: of the reserve from device 0, the reserve has the shape",
     ),
+    (
+        "devices.1.reserves",
+        {0: replace(_state("reserves")[0], points=torch.zeros(0, 1, 8, 8, dtype=torch.uint8))},
+        "device 1: of the reserve from device 0, the reserve is empty",
+    ),
+    (
+        "devices.1.reserves",
+        {0: replace(_state("reserves")[0], numbers=torch.zeros(7))},
+        r"device 1: of the reserve from device 0, numbers has the shape \(7,\)",
+    ),
+    ("devices.1.reserves", {2: _state("reserves")[0]}, "device 1: a reserve is not one that device 2 pushes to it"),
+    (
+        "devices.1.reserves",
+        {0: EmbeddingReserve(0, 1, 3, torch.zeros(3, 16))},
+        "device 1: a reserve is not one that device 0 pushes to it",
+    ),
+    (
+        "devices.1.own_reserve",
+        {3: Offering(torch.tensor([[0, 1, 2]]))},
+        "device 1: of its own reserve, positions are not in 1-D tensors",
+    ),
+    (
+        "devices.1.own_reserve",
+        {3: Offering(torch.tensor([0, 1, 2]), torch.zeros(2))},
+        r"device 1: of its own reserve, numbers has the shape \(2,\)",
+    ),
+    ("devices.1.own_reserve", {3: torch.tensor([0, 1, 2])}, "device 1: of its own reserve, it offers Tensor"),
+    ("devices.1.sent", {0: torch.tensor(0)}, "device 1: places of its points are not among them"),
     ("devices.1.sent", {0: torch.tensor([100_000])}, "device 1: places of its points are not among them"),
     ("devices.1.sent", {0: torch.tensor([-1])}, "device 1: places of its points are not among them"),
     ("devices.1.sent", {0: torch.tensor([1.0])}, "device 1: places of its points are not among them"),
     ("devices.1.updates", 1.0, "device 1: its counters are not whole numbers"),
-    ("devices.1.margin", float("inf"), "device 1: its margin, share or scaler is not finite"),
+    ("devices.1.updates", 6, "device 1: its counters are not whole numbers up to its step"),
+    ("devices.1.pulled_at", 6, "device 1: its counters are not whole numbers up to its step"),
+    ("devices.1.points_seen", 1, "device 1: it has not seen as many points as it has made updates"),
+    ("devices.1.points_seen", 10**400, "device 1: it has not seen as many points as it has made updates"),
+    ("devices.1.margin", float("inf"), "device 1: its margin, share or scaler is not a finite number"),
+    ("devices.1.margin", 10**30, "device 1: its margin, share or scaler is not a finite number"),
+    ("devices.1.active", -0.5, "device 1: its margin, share or scaler is not a finite number"),
     ("devices.1.more", 1, r"device 1: its fields are"),
     ("clocks", {"total": "long"}, "lacks the fields"),
+    ("clocks", {1: 2, "a": 3}, "has unknown fields"),
 ]
 
 
@@ -136,6 +189,16 @@ def test_what_cannot_be_a_snapshot_of_this_run_is_refused(path: str, value: Any,
 
 def test_a_snapshot_of_this_run_is_not() -> None:
     SIMULATION.check(snapshot.decode(DATA))
+
+
+def test_labels_of_what_may_be_passed_on_are_needed() -> None:
+    simulation, played = _played("exchange.candidates=relay")
+    tree = snapshot.decode(snapshot.encode(played))
+    simulation.check(tree)
+    assert [len(tree["labels"][i]) == len(tree["devices"][i]["pulled"]) > 0 for i in range(4)] == [True] * 4
+    for labels in ({}, {**tree["labels"], 2: tree["labels"][2][1:]}):
+        with pytest.raises(ValueError, match="labels of what devices may pass on are missing"):
+            simulation.check({**tree, "labels": labels})
 
 
 @settings(max_examples=150, deadline=None)
@@ -165,7 +228,7 @@ def taken(*overrides: str) -> tuple[Simulation, dict[str, Any]]:
 
 
 def check(run: Simulation, tree: dict[str, Any]) -> None:
-    snapshot.check(run.world.setting, [len(part) for part in run.world.parts], tree)
+    snapshot_checks.check(run.world.rules, [len(part) for part in run.world.parts], tree)
 
 
 SHORT = torch.zeros(3)
@@ -201,7 +264,7 @@ def test_counters_and_scalers_of_devices_are_numbers() -> None:
     run, tree = taken("aggregation.adopt=fedema")
     state = tree["devices"][2]
     for changes, complaint in (
-        ({"scaler": float("nan")}, "device 2: its margin, share or scaler is not finite"),
+        ({"scaler": float("nan")}, "device 2: its margin, share or scaler is not a finite number"),
         ({"moments": state["moments"]._replace(updates=-1)}, "device 2: its counters are not whole numbers"),
     ):
         with pytest.raises(Malformed, match=complaint):

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,36 @@ def test_the_command_lists_and_teaches_how_to_go_on(tmp_path: Path) -> None:
     assert "There are no run folders" in CliRunner().invoke(app, ["runs", str(tmp_path / "empty")]).output
     with pytest.raises(CfclError, match="is no folder"):
         overview.below(tmp_path / "absent")
+
+
+def test_what_cannot_be_looked_at_is_refused_and_what_goes_meanwhile_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = _partial(tmp_path, seed=1, failed="x" * 5000)
+    (entry,) = overview.below(tmp_path)
+    assert entry.reason == "x" * 800
+    for place in ("x" * 300, "a\0b"):
+        with pytest.raises(CfclError, match="is no folder"):
+            overview.below(Path(place))
+        assert overview.unfinished([Path(place)]) == []
+    (folder / "gone").write_bytes(b"123")
+    stat = Path.stat
+
+    def vanishing(path: Path, **options: bool) -> os.stat_result:
+        found = stat(path, **options)
+        if path.name == "gone" and path.exists():
+            path.unlink()
+        return found
+
+    monkeypatch.setattr(Path, "is_file", lambda path: vanishing(path) is not None)
+    assert [item.folder for item in overview.below(tmp_path)] == [folder]
+
+    def fails(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", "some")
+
+    monkeypatch.setattr(Path, "rglob", fails)
+    with pytest.raises(CfclError, match=r"cannot look below .*Permission denied"):
+        overview.below(tmp_path)
 
 
 def test_a_report_shows_unfinished_runs_as_such(tmp_path: Path) -> None:

@@ -13,12 +13,14 @@ import torch
 
 import cfcl
 from cfcl import config as configs
+from cfcl import reading
 from cfcl.config import Config
 from cfcl.data.datasets import Dataset, load
 from cfcl.errors import CfclError, Failed, Interrupted
 from cfcl.files import write_atomically
+from cfcl.protocol import snapshot
 from cfcl.records import Evaluation, Record, Update
-from cfcl.runs import checkpoints, folders, plots, resuming, suites
+from cfcl.runs import checkpoints, folders, overview, plots, resuming, suites
 from cfcl.sim import simulation
 from tests.conftest import small
 from tests.played import FILES, reference
@@ -167,6 +169,124 @@ def test_edited_records_are_refused_and_records_beyond_the_checkpoint_dropped(tm
 
     metrics.write_bytes(whole + b'{"kind":"half a rec')  # as a crash leaves it
     assert files(go_on(partial)) == reference(small(EVERY)).files
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an unfinished run; not to be changed."""
+    return interrupted(small(EVERY), tmp_path_factory.mktemp("stopped"))
+
+
+def _forged(partial: Path, forge: Callable[[dict[str, Any]], object]) -> None:
+    """Puts a checkpoint with the right checksum in the place of the newest."""
+    file = checkpoints.files(partial)[0]
+    tree = snapshot.decode(file.read_bytes())
+    forge(tree)
+    file.unlink()
+    checkpoints.write(partial, checkpoints.step_of(file), snapshot.encode(tree))
+
+
+@pytest.mark.parametrize(
+    ("forge", "reason"),
+    [
+        (lambda tree: tree.pop("about"), "it does not tell its format"),
+        (lambda tree: tree["about"].update(numerics=torch.zeros(2)), "it does not tell its numerics"),
+        (lambda tree: tree["about"].update(data=torch.zeros(2)), "it does not tell its data"),
+        (lambda tree: tree["about"].update(records=10**400), "metrics.jsonl was changed after it"),
+        (lambda tree: tree["about"].update(records=10**15), "metrics.jsonl was changed after it"),
+        (lambda tree: tree["about"].update(records=-1), "metrics.jsonl was changed after it"),
+        (lambda tree: tree["about"].update(records=0, records_digest=resuming.EMPTY), "not of kind setup"),
+        (lambda tree: tree["clocks"].update(total=torch.zeros(9, 9)), "total=tensor"),
+        (lambda tree: tree.update(step=tree["step"] + 1), "it is of step 10"),
+        (lambda tree: tree.update(costs=torch.zeros(5, dtype=torch.int64)), "its costs are not rows of five"),
+    ],
+)
+def test_a_forged_checkpoint_is_told_of_in_one_line_and_nothing_is_changed(
+    forge: Callable[[dict[str, Any]], object], reason: str, stopped: Path, tmp_path: Path
+) -> None:
+    partial = shutil.copytree(stopped, tmp_path / stopped.name)
+    _forged(partial, forge)
+    before, notes = everything(partial), list[str]()
+    with pytest.raises(CfclError, match="no checkpoint in"):
+        go_on(partial, note=notes.append)
+    (line,) = notes
+    assert reason in line
+    assert line.isprintable()
+    assert everything(partial) == before
+
+
+def test_records_beyond_the_step_of_a_checkpoint_are_not_measured_twice(tmp_path: Path) -> None:
+    config = small(EVERY, "checkpoint.every=3")
+    partial = interrupted(config, tmp_path)
+    newest, before = checkpoints.files(partial)
+    newer, older = (snapshot.decode(file.read_bytes()) for file in (newest, before))
+    before.unlink()
+    newest.unlink()
+    checkpoints.write(partial, older["step"], snapshot.encode({**older, "about": newer["about"]}))
+    notes: list[str] = []
+    with pytest.raises(CfclError, match="no checkpoint in"):
+        go_on(partial, note=notes.append)
+    assert "line 18: step=6 is not between 3, the one before, and 5, the end" in notes[0]
+
+
+def test_pipes_folders_and_what_is_larger_than_memory_are_no_checkpoints(
+    stopped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partial = shutil.copytree(stopped, tmp_path / stopped.name)
+    (real,) = checkpoints.files(partial)
+    os.mkfifo(partial / f"checkpoint-00000012-{'0' * 32}.safetensors")
+    (partial / f"checkpoint-00000011-{'0' * 32}.safetensors").mkdir()
+    monkeypatch.setattr(reading, "memory", lambda: real.stat().st_size - 1)
+    notes: list[str] = []
+    with pytest.raises(CfclError, match="no checkpoint in"):
+        go_on(partial, note=notes.append)
+    assert "2-00000000000000000000000000000000.safetensors cannot be read (it is not a regular file)" in notes[0]
+    assert "1-00000000000000000000000000000000.safetensors cannot be read (Is a directory)" in notes[1]
+    assert f"{real.name} cannot be read (it has" in notes[2]
+
+
+def test_a_config_that_is_no_text_is_refused_and_keeps_nobody_from_running(tmp_path: Path) -> None:
+    config = small(EVERY)
+    partial = interrupted(config, tmp_path)
+    (partial / "config.toml").write_bytes(b"\xff")
+    with pytest.raises(CfclError, match=r"config\.toml' cannot be read: 'utf-8' codec .*; restore it, or remove that"):
+        go_on(partial)
+    assert suites.simulate(config, out=tmp_path, workers=1, plotted=False).folder == partial.with_name(
+        f"{partial.stem}-2"
+    )
+
+
+def test_a_folder_that_cannot_be_locked_is_refused(stopped: Path, tmp_path: Path) -> None:
+    partial = shutil.copytree(stopped, tmp_path / stopped.name)
+    for make in (Path.mkdir, os.mkfifo):
+        (partial / ".lock").unlink(missing_ok=True)
+        make(partial / ".lock")
+        with pytest.raises(CfclError, match=r"cannot write to '.*partial': (Is a directory|No such device or address)"):
+            go_on(partial)
+        assert overview.below(partial)[0].state == "unfinished"
+        if (partial / ".lock").is_dir():
+            (partial / ".lock").rmdir()
+
+
+def test_the_folder_that_one_is_in_is_gone_on_with(
+    stopped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partial = shutil.copytree(stopped, tmp_path / stopped.name)
+    for inside, word in ((partial, "."), (partial, ""), (tmp_path, partial.name), (tmp_path, partial.stem)):
+        monkeypatch.chdir(inside)
+        assert folders.unfinished(Path(word))[0].samefile(partial)
+        assert not folders.tidied(Path(word))
+    (partial / "below").mkdir()
+    monkeypatch.chdir(partial / "below")
+    assert folders.unfinished(Path(".."))[0] == partial
+
+
+@pytest.mark.parametrize("place", [".", "/", "..", ".partial", "x" * 300, "a\0b", "\udcff"])
+def test_what_can_be_no_run_folder_is_refused(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert not folders.tidied(Path(place))
+    with pytest.raises(CfclError, match="is no run folder, so there is nothing to go on with"):
+        suites.resume(place)
 
 
 def test_other_settings_versions_data_and_modules_are_refused_by_name(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cfcl import reading
 from cfcl.data import cache, formats
 from cfcl.data.cache import Arrays
 from cfcl.data.formats import Split
@@ -134,7 +135,7 @@ def locate(entry: ImageSet, data_dir: Path | None = None) -> Path | None:
 
 def find(entry: ImageSet, data_dir: Path | None = None) -> Path:
     """The folder that holds the set; where there is none, one line that says how to get it."""
-    if data_dir is not None and not data_dir.is_dir():
+    if data_dir is not None and not reading.is_folder(data_dir):
         raise CfclError(f"data.dir={str(data_dir)!r} is not a folder: make it, or give the one that holds {entry.name}")
     found = locate(entry, data_dir)
     if found is not None:
@@ -192,4 +193,4 @@ def _folders(entry: ImageSet, data_dir: Path | None) -> list[Path]:
 
 
 def _missing(entry: ImageSet, folder: Path) -> Sequence[str]:
-    return [file.name for file in entry.files if not (folder / file.name).is_file()]
+    return [file.name for file in entry.files if not reading.is_file(folder / file.name)]

@@ -4,6 +4,7 @@ from typing import assert_never
 
 import torch
 
+from cfcl import reading
 from cfcl.config import DataConfig
 from cfcl.data.splits import Dataset as Dataset
 from cfcl.data.splits import divide
@@ -39,7 +40,7 @@ def _digits(test_fraction: float) -> Dataset:
 def _published(config: DataConfig) -> Dataset:
     from cfcl.data import catalogue
 
-    data_dir = None if config.dir is None else config.dir.expanduser()
+    data_dir = None if config.dir is None else reading.expanded(config.dir)
     arrays = catalogue.load(catalogue.find_set(config.dataset), data_dir)
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     return Dataset(

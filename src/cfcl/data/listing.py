@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from cfcl import reading
 from cfcl.data.pictures import SUFFIXES
 from cfcl.errors import CfclError
 
@@ -34,7 +35,7 @@ def find(root: Path, layout: Layout | Literal["auto"]) -> Listing:
     `auto` is flat unless two sub-folders or more hold pictures, and as many as lie beside them; they are devices if
     all of them are called like one, such as device-1, and classes otherwise.
     """
-    if not root.is_dir():
+    if not reading.is_folder(root):
         raise CfclError(f"data.path={str(root)!r} is not a folder of images: give one that is")
     try:
         return _found(root, layout)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from cfcl import reading
 from cfcl.config import DataConfig
 from cfcl.data import archive, listing, pictures
 from cfcl.data.archive import bad
@@ -90,7 +91,7 @@ def _path(config: DataConfig) -> Path:
             "data.path is not set, but says where your images are: give a folder of pictures or an .npz file, such as "
             "--set data.path=photos"
         )
-    return config.path.expanduser()
+    return reading.expanded(config.path)
 
 
 def _survey_folder(config: DataConfig) -> tuple[Survey, listing.Listing]:

@@ -1,13 +1,16 @@
 """A contact sheet: what the images of a dataset look like."""
 
+from io import BytesIO
 from pathlib import Path
 
 import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
+from cfcl import reading
 from cfcl.data.splits import Dataset
 from cfcl.errors import CfclError
+from cfcl.files import write_atomically
 
 COLUMNS = 10
 MAX_ROWS = 20
@@ -20,12 +23,13 @@ MARGIN = 36
 
 def write(dataset: Dataset, out: Path, *, force: bool = False) -> Path:
     """A PNG with one row per label, or rows of the first images where there are no labels."""
-    if out.exists() and not force:
+    if reading.exists(out) and not force:
         raise CfclError(f"{str(out)!r} exists already: give --force to replace it, or another --out")
     picture = draw(dataset)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        picture.save(out, format="PNG")
+        picture.save(content := BytesIO(), format="PNG")
+        write_atomically(out, content.getvalue())
     except OSError as error:
         raise CfclError(f"cannot write {str(out)!r}: {error.strerror or error}; choose another --out") from None
     return out

@@ -25,7 +25,7 @@ def offer(
     """What `policy` offers, if that can be sent."""
     assert policy.offer is not None
     found = policy.offer(points, size, config, draws)
-    _refuse(config, _offering_fault(found, len(points), size))
+    _refuse(config, offering_fault(found, len(points), size))
     return found
 
 
@@ -34,7 +34,8 @@ def _refuse(config: ExchangeConfig, fault: str | None) -> None:
         raise CfclError(f"exchange.method={config.method!r} cannot be used: {fault}; fix the policy")
 
 
-def _offering_fault(offering: object, num_points: int, most: int) -> str | None:
+def offering_fault(offering: object, num_points: int, most: int) -> str | None:
+    """Why up to `most` of a device's points cannot be shown like this, if there is a reason."""
     if not isinstance(offering, Offering):
         return f"it offers {type(offering).__name__}, not an Offering"
     if fault := _places_fault([offering.positions], num_points):

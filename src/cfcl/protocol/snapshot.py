@@ -5,8 +5,7 @@ Only the types listed here can come out of such a file. Never pickle.
 
 import dataclasses
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -15,18 +14,19 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from cfcl.core.optimisers import Moments
-from cfcl.device import DeviceState, Setting, no_items
+from cfcl.device import DeviceState
 from cfcl.exchange.messages import RESERVES, SERVER
 from cfcl.exchange.policies import Offering
 from cfcl.models import Weights
 from cfcl.protocol.codec import Malformed
 from cfcl.protocol.parties import Run
-from cfcl.protocol.refusals import unlike
 
 Tree = dict[str, Any]
 """Plain values, tensors and the types below, nested."""
 
 KEY = "cfcl"
+WRONG = (ValueError, TypeError, AttributeError, RuntimeError, AssertionError, LookupError, ArithmeticError)
+"""What a file that is not in order can raise wherever it is looked at."""
 TYPES: dict[str, type] = {kind.__name__: kind for kind in (Weights, Moments, Offering, *RESERVES.values())}
 # The others are fixed before the first step, or alive within one exchange only.
 KEPT = tuple(
@@ -108,15 +108,11 @@ def decode(data: bytes, device: str | torch.device = "cpu") -> Tree:
         # Clones: tensors of our own making are aligned in memory, which may decide the last bits of a sum.
         tensors = {name: tensor.clone().to(device) for name, tensor in load(data).items()}
         found = _unpacked(table, tensors)
-    except (SafetensorError, RecursionError, ArithmeticError, *_WRONG) as error:
-        reason = (str(error).splitlines() or ["nothing more is known"])[0]
-        raise Malformed(f"{type(error).__name__}: {reason:.200}") from None
+    except (SafetensorError, RecursionError, *WRONG) as error:
+        raise Malformed(reason(error)) from None
     if not isinstance(found, dict):
         raise Malformed("it holds no table")
     return found
-
-
-_WRONG = (ValueError, TypeError, AttributeError, RuntimeError, AssertionError, LookupError)
 
 
 def _packed(value: Any, tensors: dict[int, tuple[str, Tensor]]) -> Any:
@@ -147,80 +143,7 @@ def _unpacked(value: Any, tensors: Mapping[str, Tensor]) -> Any:
     return TYPES[name](*(_unpacked(part, tensors) for part in content))
 
 
-def check(setting: Setting, num_points: Sequence[int], tree: Tree) -> None:
-    """Malformed if `tree` is no snapshot of a whole run, whose devices have so many points each."""
-    try:
-        wrong = next(_faults(setting, num_points, tree), None)
-    except _WRONG as error:
-        wrong = f"it is not of this form ({type(error).__name__}: {error!s:.100})"
-    if wrong is not None:
-        raise Malformed(wrong)
-
-
-def _faults(setting: Setting, num_points: Sequence[int], tree: Tree) -> Iterator[str]:
-    num_steps = setting.config.train.steps
-    if type(tree["step"]) is not int or not 0 < tree["step"] <= num_steps:
-        yield f"its step is {tree['step']!r:.40}, not one of 1 to {num_steps}"
-    if type(tree["refused"]) is not int or not math.isfinite(tree["seconds"]):
-        yield "its counters are no numbers"
-    if list(tree["devices"]) != list(range(len(num_points))):
-        yield "it is not of this run's devices"
-    if not all(some.dtype == torch.int64 for some in (tree["costs"], *tree["labels"].values())):
-        yield "its costs or labels are not whole numbers"
-    yield from _weight_faults(tree["model"], setting.encoder.initial)
-    yield from _extra_faults(tree["extras"], setting.averaged)
-    yield from _server_faults(setting, tree)
-    for i, state in tree["devices"].items():
-        yield from (f"device {i}: {wrong}" for wrong in _device_faults(setting, num_points[i], state))
-
-
-def _server_faults(setting: Setting, tree: Tree) -> Iterator[str]:
-    aggregation, like = setting.config.aggregation, setting.encoder.initial
-    moments, smooth = tree["moments"], tree["smooth"]
-    if (moments is None) != (aggregation.server == "average") or (smooth is None) != (aggregation.ema == 0):
-        yield "it is not of this run's server"
-    if moments is not None:
-        yield from _moment_faults(moments, like)
-    if smooth is not None:
-        yield from _weight_faults(smooth, like)
-
-
-def _device_faults(setting: Setting, num_points: int, state: Tree) -> Iterator[str]:
-    if set(state) != set(KEPT):
-        yield f"its fields are {sorted(state)}"
-    like = setting.encoder.initial
-    for weights in (state["weights"], state["anchor"]):
-        yield from _weight_faults(weights, like)
-    yield from _moment_faults(state["moments"], like)
-    yield from _extra_faults(state["extras"], setting.extras)
-    for items in (state["pulled"], *(reserve.content for reserve in state["reserves"].values())):
-        if (wrong := unlike("what came from others", items, no_items(setting), rows=len(items))) is not None:
-            yield wrong
-    for places in (*(chosen.positions for chosen in state["own_reserve"].values()), *state["sent"].values()):
-        if places.dtype != torch.int64 or bool(((places < 0) | (places >= num_points)).any()):
-            yield "places of its points are not among them"
-    if not all(type(state[name]) is int and state[name] >= 0 for name in ("pulled_at", "points_seen", "updates")):
-        yield "its counters are not whole numbers"
-    if not all(math.isfinite(state[name]) for name in ("margin", "active", "scaler")):
-        yield "its margin, share or scaler is not finite"
-
-
-def _moment_faults(moments: Moments, like: Weights) -> Iterator[str]:
-    for part in (moments.first, moments.second):
-        yield from _weight_faults(Weights(part, like.buffers), like)
-    if type(moments.updates) is not int or moments.updates < 0:
-        yield "its counters are not whole numbers"
-
-
-def _weight_faults(weights: Weights, like: Weights) -> Iterator[str]:
-    for name, part, wanted in zip(("params", "buffers"), weights, like, strict=True):
-        if (wrong := unlike(name, part, wanted)) is not None:
-            yield wrong
-
-
-def _extra_faults(extras: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> Iterator[str]:
-    if extras.keys() != like.keys():
-        yield f"its extra state is {sorted(extras)}, not {sorted(like)}"
-    for name in like:
-        if (wrong := unlike(name, extras[name], like[name])) is not None:
-            yield wrong
+def reason(error: Exception) -> str:
+    """What was wrong, in one line."""
+    first = (str(error).splitlines() or ["nothing more is known"])[0]
+    return f"{type(error).__name__}: {first:.200}"

@@ -2,9 +2,11 @@
 
 import hashlib
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from cfcl import reading
 from cfcl.files import write_atomically
 
 NEWEST = 2
@@ -35,11 +37,13 @@ def step_of(file: Path) -> int:
 
 def readable(folder: Path, note: Note) -> Iterator[tuple[Path, bytes]]:
     """Checkpoints that are as they were written, newest first; of others `note` is told."""
+    most = reading.memory() or sys.maxsize
     for file in files(folder):
         try:
-            data = file.read_bytes()
-        except OSError as error:
-            note(f"checkpoint {file.name} cannot be read ({error.strerror}): the one before it is tried")
+            data = reading.data(file, limit=most)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            note(f"checkpoint {file.name} cannot be read ({reason}): the one before it is tried")
             continue
         if _checksum(data) != NAME.fullmatch(file.name)[2]:  # type: ignore[index]
             note(f"checkpoint {file.name} is damaged (its checksum differs): the one before it is tried")

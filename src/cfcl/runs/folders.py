@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from os.path import isfile  # which says False, not why, of a name that can be none
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self, TypeVar
@@ -82,7 +81,7 @@ class Run:
 
 def load(folder: str | Path) -> Run:
     """The run in `folder`."""
-    if not isinstance(folder, str | Path) or not isfile(Path(folder) / METRICS):  # noqa: PTH113
+    if not isinstance(folder, str | Path) or not reading.is_file(Path(folder) / METRICS):
         raise CfclError(
             f"{str(folder)!r} is not a run folder (it has no metrics.jsonl): give a folder that `cfcl run` wrote"
         )
@@ -172,7 +171,7 @@ class Writer:
             try:
                 if same_run(_config(folder / CONFIG), config) and (lock := _locked(folder)):
                     return cls(_whole(folder), lock, config, new=False)
-            except (CfclError, OSError):
+            except (CfclError, OSError, ValueError):
                 continue  # whatever it is, it cannot be gone on with
         return None
 
@@ -180,27 +179,34 @@ class Writer:
     def reopen(cls, path: Path) -> Self:
         """In the folder of the unfinished run at `path`."""
         partial, config = unfinished(path)
-        lock = _locked(partial)
-        if lock is None:
-            raise CfclError(f"another process is writing {str(partial)!r}: wait until it ends")
-        return cls(_whole(partial), lock, config, new=False)
+        try:
+            lock = _locked(partial)
+            if lock is None:
+                raise CfclError(f"another process is writing {str(partial)!r}: wait until it ends")
+            return cls(_whole(partial), lock, config, new=False)
+        except OSError as error:
+            raise CfclError(f"cannot write to {str(partial)!r}: {error.strerror}; make it writable") from None
 
     def __enter__(self) -> Self:
         return self
 
-    def keep(self, size: int, digest: str) -> tuple[Record, ...]:
+    def keep(self, size: int, digest: str, *, step: int) -> tuple[Record, ...]:
         """The records in the first `size` bytes; later ones are dropped, and measured again.
 
-        ValueError, before anything is changed, if these bytes are not those of `digest`.
+        ValueError, before anything is changed, if these bytes are not those of `digest`, or not of a run before `step`.
         """
         self._metrics.seek(0)
-        known = self._metrics.read(size)
-        found = hashlib.sha256(known)
-        if len(known) != size or found.hexdigest() != digest:
+        there = os.fstat(self._metrics.fileno()).st_size  # whoever asks for more gets no memory for it
+        known = self._metrics.read(size) if size <= there else b""
+        digested = hashlib.sha256(known)
+        if len(known) != size or digested.hexdigest() != digest:
             raise ValueError(f"{METRICS} was changed after it")
-        self._digest = found
+        found = tuple(records.parse(line) for line in known.decode().splitlines())
+        if step > 0:
+            records.check((*found, Final(step - 1)))
+        self._digest = digested
         self._metrics.truncate(size)
-        return tuple(records.parse(line) for line in known.decode().splitlines())
+        return found
 
     def record(self, record: Record) -> None:
         """Append one record."""
@@ -258,10 +264,14 @@ def unfinished(path: Path) -> tuple[Path, Config]:
     """The folder and the config of an unfinished run, given with or without its ending."""
     folder = _whole(path)
     partial = _partial(folder)
-    if not (partial / CONFIG).is_file():
-        what = "is finished" if (folder / METRICS).is_file() else "is no run folder"
+    if not reading.is_file(partial / CONFIG):
+        what = "is finished" if reading.is_file(folder / METRICS) else "is no run folder"
         raise CfclError(f"{str(path)!r} {what}, so there is nothing to go on with: `cfcl runs` lists what there is")
-    return partial, _config(partial / CONFIG)
+    try:
+        return partial, _config(partial / CONFIG)
+    except (OSError, ValueError) as error:
+        remedy = "restore it, or remove that folder and run it from the start"
+        raise CfclError(f"{str(partial / CONFIG)!r} cannot be read: {error}; {remedy}") from None
 
 
 def tidy(folder: Path) -> None:
@@ -273,7 +283,7 @@ def tidy(folder: Path) -> None:
 def tidied(path: Path) -> bool:
     """Whether the run at `path`, given with or without its ending, is finished; what it no longer needs is gone."""
     folder = _whole(path)
-    if not (folder / METRICS).is_file() or _partial(folder).exists():
+    if not reading.is_file(folder / METRICS) or reading.exists(_partial(folder)):
         return False
     tidy(folder)
     return True
@@ -298,7 +308,7 @@ def differing(one: Config, other: Config) -> list[str]:
 
 def _locked(partial: Path) -> IO[str] | None:
     """The lock of a partial folder; None if another process has it, or has just made the folder a finished one."""
-    lock = (partial / LOCK).open("a", encoding="utf-8")
+    lock = open(partial / LOCK, "a", encoding="utf-8", opener=reading.open_at_once)  # noqa: SIM115  # it is kept
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if (partial / LOCK).stat().st_ino == os.fstat(lock.fileno()).st_ino:
@@ -365,11 +375,12 @@ def _named(where: str) -> Iterator[None]:
 
 
 def _partial(folder: Path) -> Path:
-    return folder.with_name(folder.name + PARTIAL)
+    return folder.parent / f"{folder.name}{PARTIAL}"
 
 
 def _whole(path: Path) -> Path:
-    return path.with_name(path.name.removesuffix(PARTIAL))
+    named = path.resolve() if path.name in ("", "..") else path
+    return named.parent / (named.name.removesuffix(PARTIAL) or named.name)
 
 
 def _finished_below(path: Path) -> Iterator[Path]:

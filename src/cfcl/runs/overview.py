@@ -2,12 +2,14 @@
 
 import fcntl
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from cfcl import config as configs
-from cfcl.errors import CfclError
+from cfcl import reading
+from cfcl.errors import LONGEST, CfclError
 from cfcl.runs import checkpoints
 from cfcl.runs.folders import CONFIG, FAILED, LOCK, METRICS, PARTIAL
 from cfcl.shown import command
@@ -36,14 +38,17 @@ class Entry:
 
 def below(path: Path) -> list[Entry]:
     """The run folders at or below `path`, in order of their names."""
-    if not path.is_dir():
+    if not reading.is_folder(path):
         raise CfclError(f"{str(path)!r} is no folder: give one that `cfcl run` wrote to")
-    return [_entry(folder) for folder in sorted(_folders(path))]
+    try:
+        return [_entry(folder) for folder in sorted(_folders(path))]
+    except OSError as error:
+        raise CfclError(f"cannot look below {str(path)!r}: {error}; give a folder that `cfcl run` wrote to") from None
 
 
 def unfinished(paths: list[Path]) -> list[Entry]:
     """The run folders at or below `paths` that are not finished."""
-    there = [path for path in paths if path.is_dir()]
+    there = [path for path in paths if reading.is_folder(path)]
     found = {entry.folder: entry for path in there for entry in below(path) if entry.state != "finished"}
     return list(found.values())
 
@@ -53,7 +58,7 @@ def _folders(path: Path) -> Iterator[Path]:
 
 
 def _entry(folder: Path) -> Entry:
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    size = sum(map(_size, folder.rglob("*")))
     try:
         steps = configs.load(folder / CONFIG).train.steps
     except CfclError as error:
@@ -66,13 +71,26 @@ def _entry(folder: Path) -> Entry:
         return Entry(folder, "running", step, steps, size)
     failed = folder / FAILED
     if failed.is_file():
-        return Entry(folder, "failed", step, steps, size, failed.read_text(encoding="utf-8", errors="replace").strip())
+        return Entry(folder, "failed", step, steps, size, _beginning(failed))
     return Entry(folder, "unfinished", step, steps, size)
+
+
+def _beginning(file: Path) -> str:
+    """What one line may hold of a file."""
+    with suppress(OSError), file.open("rb") as content:
+        return content.read(LONGEST).decode("utf-8", errors="replace").strip()
+    return ""
+
+
+def _size(path: Path) -> int:
+    with suppress(OSError):  # a run that goes on replaces its checkpoints
+        return path.stat().st_size if path.is_file() else 0
+    return 0
 
 
 def _is_locked(folder: Path) -> bool:
     try:
-        with (folder / LOCK).open(encoding="utf-8") as lock:
+        with open(folder / LOCK, encoding="utf-8", opener=reading.open_at_once) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from cfcl import __version__, methods
+from cfcl import __version__, methods, reading
 from cfcl import config as configs
 from cfcl.errors import CfclError
 from cfcl.files import write_atomically
@@ -129,9 +129,9 @@ def _unfinished(entries: Sequence[Entry]) -> list[Html]:
 
 
 def _check_free(out: Path, force: bool) -> None:
-    if out.is_dir():
+    if reading.is_folder(out):
         raise CfclError(f"{str(out)!r} is a folder, but a page is a file: give --out a file, such as report.html")
-    if out.exists() and not force:
+    if reading.exists(out) and not force:
         raise CfclError(f"{str(out)!r} exists and would be replaced: give --force, or another --out")
 
 

@@ -41,19 +41,24 @@ def opened(config: Config, out: Path, note: Note, *, anew: bool) -> Writer:
 
 def known(simulation: Simulation, writer: Writer, note: Note) -> tuple[tuple[Record, ...], Tree | None]:
     """The records up to the newest checkpoint that is whole, and the checkpoint; nothing if there is none."""
+    now = _about(simulation, writer)
     for file, data in checkpoints.readable(writer.partial, note):
         try:
             tree = snapshot.decode(data)
-            _refuse_change(tree["about"], _about(simulation, writer))
+            about = _told(tree, now)
+            _refuse_change(about, now)
             simulation.check(tree)
-            return writer.keep(tree["about"]["records"], tree["about"]["records_digest"]), tree
-        except (ValueError, TypeError, LookupError) as error:
-            note(f"checkpoint {file.name} cannot be used ({error}): the one before it is tried")
+            if tree["step"] != checkpoints.step_of(file):
+                raise ValueError(f"it is of step {tree['step']}")
+            return writer.keep(about["records"], about["records_digest"], step=tree["step"]), tree
+        except ValueError as error:
+            reason = " ".join(str(error).split())
+            note(f"checkpoint {file.name} cannot be used ({reason}): the one before it is tried")
     if checkpoints.files(writer.partial):
         raise CfclError(
             f"no checkpoint in {str(writer.partial)!r} can be used: remove that folder, and run it from the start"
         )
-    return writer.keep(0, EMPTY), None
+    return writer.keep(0, EMPTY, step=0), None
 
 
 def _about(simulation: Simulation, writer: Writer) -> dict[str, Any]:
@@ -66,14 +71,26 @@ def _about(simulation: Simulation, writer: Writer) -> dict[str, Any]:
     }
 
 
-def _refuse_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to go on with anything but what the run began with."""
+def _told(tree: Tree, now: Mapping[str, Any]) -> dict[str, Any]:
+    """What a checkpoint says that it is of, in this version's form; ValueError if it does not."""
+    about = tree.get("about")
     for name in ("format", "numerics"):
-        if before[name] != now[name]:
+        if not isinstance(about, dict) or type(about.get(name)) is not int:
+            raise ValueError(f"it does not tell its {name}")
+        if about[name] != now[name]:
             raise CfclError(
-                f"the checkpoint is of {name} {before[name]!r:.20}, and this version of cfcl has {now[name]}: use the "
+                f"the checkpoint is of {name} {about[name]!r:.20}, and this version of cfcl has {now[name]}: use the "
                 "version that began the run, or remove its folder and run it from the start"
             )
+    assert isinstance(about, dict)
+    for name, like in {**now, "records": 0, "records_digest": ""}.items():
+        if type(about.get(name)) is not type(like):
+            raise ValueError(f"it does not tell its {name}")
+    return about
+
+
+def _refuse_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to go on with anything but what the run began with."""
     began, wanted = (configs.parse(about["config"], source="the checkpoint") for about in (before, now))
     if changed := folders.differing(began, wanted):
         raise CfclError(f"the run began with other settings ({', '.join(changed)}): undo the change of its config.toml")

@@ -46,7 +46,10 @@ def _locked(shelf: Path) -> IO[str]:
 
 def finished(shelf: Path) -> dict[str, Path]:
     """The finished runs in `shelf`, by digest."""
-    found = sorted(file.parent for file in shelf.glob(f"*/{CONFIG}") if not file.parent.name.endswith(PARTIAL))
+    try:
+        found = sorted(file.parent for file in shelf.glob(f"*/{CONFIG}") if not file.parent.name.endswith(PARTIAL))
+    except OSError as error:
+        raise CfclError(f"cannot look below {str(shelf)!r}: {error.strerror}; choose another --out") from None
     return {configs.load(folder / CONFIG).digest_under(numerics(folder)): folder for folder in found}
 
 

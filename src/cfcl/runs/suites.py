@@ -14,7 +14,7 @@ from typing import IO, Any
 from torch import nn
 
 from cfcl import config as configs
-from cfcl import records
+from cfcl import reading, records
 from cfcl.config import Config
 from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
@@ -145,7 +145,7 @@ def resume(
     `options` are those of `simulate`; a `dataset`, a `module` and a `loss` must be those that the run began with.
     """
     partial, config = folders.unfinished(Path(folder))
-    if data_dir is None and config.data.dir is not None and not config.data.dir.expanduser().is_dir():
+    if data_dir is None and config.data.dir is not None and not reading.is_folder(reading.expanded(config.data.dir)):
         config = configs.override(config, ["data.dir=none"])  # so that the usual places are searched
     moved = {"data.dir": data_dir, "data.path": data_path}
     config = configs.override(config, [f"{key}={value}" for key, value in moved.items() if value is not None])
@@ -188,20 +188,21 @@ def _tracing(path: str | Path | None) -> Iterator[Callable[[str], None] | None]:
     if path is None:
         yield None
         return
-    if Path(path).exists():
+    if reading.exists(Path(path)):
         raise CfclError(f"--trace {str(path)!r} exists already: choose another file")
     with ExitStack() as stack:
         files: list[IO[str]] = []
 
         def write(line: str) -> None:
-            if not files:
-                files.append(stack.enter_context(Path(path).open("x", encoding="utf-8")))
-            files[0].write(f"{line}\n")
+            try:
+                if not files:
+                    files.append(stack.enter_context(Path(path).open("x", encoding="utf-8")))
+                files[0].write(f"{line}\n")
+            except OSError as error:
+                reason = f"cannot write the trace to {str(path)!r}: {error.strerror}"
+                raise CfclError(f"{reason}; choose another file") from None
 
-        try:
-            yield write
-        except OSError as error:
-            raise CfclError(f"cannot write the trace to {str(path)!r}: {error.strerror}; choose another file") from None
+        yield write
 
 
 def _played(

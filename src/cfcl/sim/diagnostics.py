@@ -56,6 +56,12 @@ class Observer:
         arrived = torch.cat([nothing, *(note.labels for note in notes)])
         pulled[receiver] = device.retain(self._setting.config, pulled.get(receiver, nothing), arrived)
 
+    def follows(self, labels: Mapping[int, Tensor], items: Mapping[int, Tensor]) -> bool:
+        """Whether there are `labels` of all items that may be passed on, by the device that has pulled them."""
+        if self._labels is None or not self._relays or self._setting.policy.when == "start":
+            return True
+        return all(len(labels.get(i, ())) >= len(pulled) for i, pulled in items.items())
+
     def records(self, receiver: DeviceState, items: Sequence[Items], notes: Sequence[Note]) -> list[records.Pull]:
         """One record per pull; none for receivers that are not traced."""
         if receiver.id not in self._traced:

@@ -21,7 +21,7 @@ from cfcl.errors import Failed, Interrupted
 from cfcl.exchange.cost import Ledger
 from cfcl.models import Weights, portions
 from cfcl.objectives import Loss
-from cfcl.protocol import codec, snapshot
+from cfcl.protocol import codec, snapshot, snapshot_checks
 from cfcl.protocol.link import Counted, Link, Traced
 from cfcl.protocol.parties import Run, apart, together
 from cfcl.protocol.phases import Watch, nobody
@@ -153,8 +153,10 @@ class Simulation:
 
     def check(self, before: Tree) -> None:
         """Refuse a snapshot that this run cannot go on from, with a ValueError."""
-        snapshot.check(self.world.setting, [len(part) for part in self.world.parts], before)
+        snapshot_checks.check(self.world.rules, [len(part) for part in self.world.parts], before)
         records.read(Timings, before.get("clocks"))
+        if not self._observer.follows(before["labels"], {i: state["pulled"] for i, state in before["devices"].items()}):
+            raise codec.Malformed("labels of what devices may pass on are missing")
 
     def _save(self) -> Iterator[Record | Snapshot]:
         """A snapshot, at the leader, if it is time for one, or if somebody asks the run to stop, which it then does."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from cfcl import reading
 from cfcl.config import NUMERICS, Config
 from cfcl.errors import CfclError
 from cfcl.runs import shelf
@@ -79,13 +80,13 @@ def _looked_up(wish: Wish, out: Path, overrides: Sequence[str]) -> tuple[list[tu
     profile = PROFILES[wish.profile]
     plan.check(profile, wish.figures, wish.panels, wish.seeds)
     wanted = plan.plan(profile, wish.figures, wish.panels, wish.seeds, overrides)
-    folder = out if (out / "study.json").exists() else out / wish.profile
+    folder = out if reading.exists(out / "study.json") else out / wish.profile
     return wanted, folder, _kept(folder, wish.profile)
 
 
 def _kept(folder: Path, profile: str) -> Study | None:
     """The study that is there."""
-    if not (folder / "study.json").exists():
+    if not reading.exists(folder / "study.json"):
         return None
     found = bundle.read(folder)
     if found.about["profile"] != profile:
