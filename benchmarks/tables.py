@@ -65,7 +65,7 @@ def _dial() -> list[Row]:
         Row(f"uniform-{layer}{'' if precision == 'float32' else '-8bit'}", "usps", "uniform-activations",
             ("exchange.num_pulled=10", f"exchange.layer={layer}", f"exchange.precision={precision}"))
         for precision in ("float32", "uint8")
-        for layer in ("features", "block3", "block2", "block1")
+        for layer in ("features", "block2", "block1")  # only averages stand between block3 and features
     ]  # fmt: skip
     return [*ends, *layers]
 
