@@ -388,3 +388,21 @@ for number in count(300):
 """
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], timeout=60, check=False).returncode == 1
     assert not tmp_path.exists()
+
+
+def test_a_worker_that_fails_leaves_time_to_tidy_up_after_its_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders, done = tmp_path / "order-1", list[str]()
+
+    def fail(order: dict[str, Any]) -> None:
+        raise FileNotFoundError("the folder has gone")
+
+    monkeypatch.setattr(workers, "end_with", lambda parent, rubbish: done.append(f"watches {parent}"))
+    monkeypatch.setattr(workers, "serve", fail)
+    monkeypatch.setattr(time, "sleep", lambda seconds: done.append(f"waits {seconds > workers.GLANCE}"))
+    monkeypatch.setattr(sys, "argv", ["workers", str(orders)])
+    orders.write_text(json.dumps({"leader": 7, "folder": str(tmp_path)}))
+    with pytest.raises(FileNotFoundError):
+        workers.main()
+    assert done == ["watches 7", "waits True"]

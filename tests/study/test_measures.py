@@ -48,6 +48,7 @@ def test_the_area_is_divided_by_the_steps_that_were_evaluated() -> None:
     run = made.record([0.0, 0.5, 1.0])
 
     assert measures.area(replace(run, evaluations=run.evaluations[1:])) == 75
+    assert measures.area(replace(run, evaluations=run.evaluations[1:2])) == 50
 
 
 def test_an_accuracy_is_reached_on_the_straight_line_between_evaluations() -> None:

@@ -25,6 +25,8 @@ from cfcl.sim.group import Group, met
 
 PATIENCE = 10.0
 """Seconds a worker has to end by itself."""
+GLANCE = 0.2
+"""Seconds between two looks at whether the parent is still there."""
 LAST_WORDS = 5.0
 """Seconds within which a worker that broke the connection will have ended."""
 
@@ -43,10 +45,11 @@ def hired(
     config: Config, size: int, torch_device: str, *, traced: bool = False, saved: bool = False
 ) -> Iterator[Group]:
     """A group of this process, which leads, and `size` - 1 new ones; none of them is left afterwards."""
+    settings = configs.to_toml(config)
     with tempfile.TemporaryDirectory(prefix="cfcl-") as name:
         folder = Path(name)
         order = {
-            "config": configs.to_toml(config),
+            "config": settings,
             "device": torch_device,
             "folder": name,
             "leader": os.getpid(),
@@ -109,7 +112,7 @@ def end_with(parent: int, rubbish: str | None = None) -> None:
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(0.2)
+            time.sleep(GLANCE)
         deadline = time.monotonic() + PATIENCE
         # Other threads, and other workers, may still be writing there.
         while rubbish is not None and Path(rubbish).exists() and time.monotonic() < deadline:
@@ -197,6 +200,9 @@ def main() -> None:
     except CfclError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)
+    except Exception:
+        time.sleep(3 * GLANCE)  # it may be the leader's end that is felt here: then `end_with` has to tidy up first
+        raise
 
 
 if __name__ == "__main__":

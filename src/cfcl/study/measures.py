@@ -55,8 +55,13 @@ def final(run: Measured) -> float:
 
 
 def area(run: Measured) -> float:
-    """Mean probe accuracy on the way, in percent: the area under the curve over steps, divided by their number."""
+    """Mean probe accuracy on the way, in percent: the area under the curve over steps, divided by their number.
+
+    Of a single evaluation it is that one: a file may have lost the others.
+    """
     curve = run.evaluations
+    if len(curve) == 1:
+        return 100 * curve[0].probe
     parts = [
         (later.step - earlier.step) * (later.probe + earlier.probe) / 2 for earlier, later in itertools.pairwise(curve)
     ]
