@@ -75,6 +75,7 @@ def test_a_comparison_with_few_labels_says_what_you_would_use_instead(tmp_path: 
     assert result.exit_code == 0, result.output
     assert "2/class" in result.output
     assert "What you would use instead" in result.output
+    assert "[bold]" not in result.output
     (file,) = tmp_path.glob("*/baselines.json")
     before = file.stat().st_mtime_ns
     again = invoke(*words)

@@ -94,7 +94,7 @@ def test_the_tables_of_a_comparison_with_few_labels(make_run: MakeRun) -> None:
     assert [row[:3] for row in _shown(plain)[-2:]] == [["fedavg", "50.0", "±4.9"], ["cfcl-explicit", "75.0", "±4.2"]]
     assert "validation accuracies" in str(few.title)
     lines = [" ".join(row) for row in _shown(few)]
-    assert lines[-9] == "numbers 3/class 30/class all labels"
+    assert lines[-9] == "dim 3/class 30/class all labels"
     assert lines[-7:] == [
         "fedavg, embedding 25.0 ±4.2 – 50.0 ±4.9",
         "fedavg, features 37.5 ±4.7 – 62.5 ±4.7",

@@ -167,12 +167,12 @@ def labels_table(rows: Sequence[labels.Row], yardsticks: Sequence[Yardstick], sp
     table = _table(f"\nProbe by labels per class: {split} accuracies in percent, ± half of the 95 % interval")
     heads = labels.columns(row.accuracies for row in (*rows, *instead))
     table.add_column("")
-    for head in ("numbers", *map(labels.title, heads)):
+    for head in ("dim", *map(labels.title, heads)):
         table.add_column(head, justify="right")
     for number, row in enumerate((*rows, *instead)):
         if number == len(rows) > 0:
             table.add_section()
-            table.add_row(f"[bold]{labels.INSTEAD}[/bold]")
+            table.add_row(Text(labels.INSTEAD, style="bold"))
         table.add_row(row.name, row.dim, *(labels.cell(row.accuracies.get(head)) for head in heads))
     return table
 
