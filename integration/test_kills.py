@@ -21,6 +21,15 @@ def test_killed_runs_end_with_the_same_bytes() -> None:
     assert ", 0 faults" in result.stdout.splitlines()[-1]
 
 
+def test_torchrun_starts_the_same_simulation(tmp_path: Path, whole: dict[str, bytes]) -> None:
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "cfcl"]
+    result = subprocess.run([*launch, *run_words(tmp_path)], capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stderr
+    (folder,) = tmp_path.iterdir()
+    assert files(folder) == whole
+    assert result.stdout.count('"kind":"done"') == 1
+
+
 def test_a_run_under_torchrun_goes_on_after_one_of_its_processes_died(tmp_path: Path, whole: dict[str, bytes]) -> None:
     torchrun = shutil.which("torchrun", path=Path(sys.executable).parent)
     if torchrun is None:

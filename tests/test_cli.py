@@ -11,7 +11,7 @@ import cfcl
 from cfcl.cli import app
 from tests.conftest import SMALL, small
 
-SETS = [word for item in SMALL for word in ("--set", item)]
+SETS = [word for item in ("name=digits", *SMALL) for word in ("--set", item)]
 
 
 def invoke(*arguments: str) -> Result:
@@ -20,7 +20,7 @@ def invoke(*arguments: str) -> Result:
 
 def run_small(out: Path, *overrides: str) -> Path:
     words = [word for override in overrides for word in ("--set", override)]
-    result = invoke("run", "digits", *SETS, *words, "--workers", "1", "--out", str(out))
+    result = invoke("run", "digits-study", *SETS, *words, "--workers", "1", "--out", str(out))
     assert result.exit_code == 0, result.output
     return max(out.iterdir(), key=lambda path: path.stat().st_mtime_ns)
 
@@ -54,7 +54,7 @@ def test_a_run_can_be_repeated_from_its_own_config(tmp_path: Path) -> None:
 def test_compare_ends_with_a_table_and_a_report(tmp_path: Path) -> None:
     out = tmp_path / "runs"
     result = invoke(
-        "compare", "digits", *SETS, "--methods", "fedavg,cfcl-explicit", "--seeds", "0-1", "--out", str(out)
+        "compare", "digits-study", *SETS, "--methods", "fedavg,cfcl-explicit", "--seeds", "0-1", "--out", str(out)
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "vs FedAvg" in result.output
@@ -70,7 +70,7 @@ FEW = ["--set", "evaluation.labels_per_class=[2]", "--set", "evaluation.features
 
 
 def test_a_comparison_with_few_labels_says_what_you_would_use_instead(tmp_path: Path) -> None:
-    words = ["compare", "digits", *SETS, *FEW, "--methods", "fedavg", "--out", str(tmp_path)]
+    words = ["compare", "digits-study", *SETS, *FEW, "--methods", "fedavg", "--out", str(tmp_path)]
     result = invoke(*words)
     assert result.exit_code == 0, result.output
     assert "2/class" in result.output
@@ -99,7 +99,7 @@ def test_baselines_are_printed_and_written(tmp_path: Path) -> None:
 
 def test_compare_in_processes_equals_a_run_by_itself(tmp_path: Path) -> None:
     alone = run_small(tmp_path / "alone")
-    result = invoke("compare", "digits", *SETS, "--methods", "cfcl-explicit", "--out", str(tmp_path / "many"))
+    result = invoke("compare", "digits-study", *SETS, "--methods", "cfcl-explicit", "--out", str(tmp_path / "many"))
     assert result.exit_code == 0, result.output
     (together,) = (path for path in next((tmp_path / "many").iterdir()).iterdir() if path.is_dir())
     for name in ("metrics.jsonl", "encoder.safetensors"):
@@ -143,11 +143,11 @@ def test_the_module_lists_its_names() -> None:
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = invoke("run", "digits", *SETS, "--workers", "2", "--dry-run")
+    result = invoke("run", "digits-study", *SETS, "--workers", "2", "--dry-run")
     assert result.exit_code == 0, result.output
-    for part in ("digits, cfcl-explicit, seed 0", "1,438 training", "4 with", "8 directed links", "56,896 parameters"):
+    for part in ("digits, cfcl-explicit, seed 0", "1,438 training", "4 with", "8 directed links", "17,648 parameters"):
         assert part in result.stdout
-    for part in ("once, 1.54 kB", "3 times at most 1.02 kB", "3 times 910 kB", "2 processes, estimated"):
+    for part in ("once, 1.54 kB", "3 times at most 1.02 kB", "3 times 282 kB", "2 processes, estimated"):
         assert part in result.stdout
     assert result.stderr == ""
     assert list(tmp_path.iterdir()) == []
@@ -155,7 +155,9 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path, monkeypatc
 
 def test_a_dry_comparison_has_a_line_per_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = invoke("compare", "digits", *SETS, "--methods", "fedavg,cfcl-explicit", "--seeds", "0-1", "--dry-run")
+    result = invoke(
+        "compare", "digits-study", *SETS, "--methods", "fedavg,cfcl-explicit", "--seeds", "0-1", "--dry-run"
+    )
     assert result.exit_code == 0, result.output
     assert len(re.findall(r"^(?:fedavg|cfcl-explicit) +[01] ", result.stdout, flags=re.MULTILINE)) == 4
     assert "4 runs" in result.stdout
@@ -180,24 +182,24 @@ def test_a_dry_run_refuses_what_a_run_refuses(
 
 
 def test_a_dry_run_refuses_more_workers_than_devices(tmp_path: Path) -> None:
-    result = invoke("run", "digits", *SETS, "--workers", "5", "--dry-run")
+    result = invoke("run", "digits-study", *SETS, "--workers", "5", "--dry-run")
     check_complaint(result, tmp_path / "runs", "5 workers", "4 devices", "lower --workers")
 
 
 def test_a_setting_without_effect_gets_one_note() -> None:
-    result = invoke("run", "digits", *SETS, "--set", "exchange.score=text", "--dry-run")
+    result = invoke("run", "digits-study", *SETS, "--set", "exchange.score=text", "--dry-run")
     (line,) = result.stderr.splitlines()
     assert line.startswith("note: exchange.score has no effect here, only with")
 
 
 def test_a_comparison_notes_what_none_of_its_runs_uses() -> None:
-    words = ["compare", "digits", *SETS, "--set", "exchange.score=text", "--dry-run", "--methods"]
+    words = ["compare", "digits-study", *SETS, "--set", "exchange.score=text", "--dry-run", "--methods"]
     assert invoke(*words, "fedavg,cfcl-explicit").stderr.count("note: exchange.score") == 1
     assert invoke(*words, "fedavg,cfcl-implicit").stderr == ""
 
 
 def test_a_comparison_notes_what_it_replaces() -> None:
-    words = ["compare", "digits", *SETS, "--dry-run", "--methods", "fedavg,cfcl-explicit"]
+    words = ["compare", "digits-study", *SETS, "--dry-run", "--methods", "fedavg,cfcl-explicit"]
     result = invoke(*words, "--set", "exchange.mode=implicit", "--set", "seed=4", "--set", "exchange.method=fedavg")
     assert result.stderr.splitlines() == [
         "note: seed=4 has no effect here: methods and seeds of the comparison replace it"
@@ -217,13 +219,13 @@ def test_paths_may_be_strings(tmp_path: Path) -> None:
 def test_only_the_first_of_torchruns_processes_prints_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "3")
     monkeypatch.setenv("RANK", "0")
-    assert "in 3 processes" in invoke("run", "digits", *SETS, "--dry-run").stdout
+    assert "in 3 processes" in invoke("run", "digits-study", *SETS, "--dry-run").stdout
     monkeypatch.setenv("RANK", "2")
-    assert invoke("run", "digits", *SETS, "--dry-run").stdout == ""
+    assert invoke("run", "digits-study", *SETS, "--dry-run").stdout == ""
 
 
 def test_records_as_json_lines(tmp_path: Path) -> None:
-    result = invoke("run", "digits", *SETS, "--workers", "1", "--json", "--out", str(tmp_path))
+    result = invoke("run", "digits-study", *SETS, "--workers", "1", "--json", "--out", str(tmp_path))
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert rows[-1]["kind"] == "done"
     assert Path(rows[-1]["folder"]).is_dir()
@@ -375,13 +377,13 @@ def test_bad_files_get_one_line(tmp_path: Path, content: bytes, complaint: str) 
 
 def test_a_place_that_cannot_be_written_gets_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    result = invoke("run", "digits", *SETS, "--out", str(tmp_path / "file" / "runs"))
+    result = invoke("run", "digits-study", *SETS, "--out", str(tmp_path / "file" / "runs"))
     check_complaint(result, tmp_path / "file" / "runs", "cannot write below", "choose another --out")
 
 
 @pytest.mark.parametrize(("steps", "shown"), [(4, 2), (12, 3)])
 def test_the_table_of_a_run_shows_every_evaluation_once(steps: int, shown: int, tmp_path: Path) -> None:
     settings = ["--set", f"train.steps={steps}", "--set", "evaluation.every=1", "--workers", "1"]
-    output = invoke("run", "digits", *SETS, *settings, "--out", str(tmp_path)).output
+    output = invoke("run", "digits-study", *SETS, *settings, "--out", str(tmp_path)).output
     rows = re.findall(r"^ *(\d+) +0\.\d+", output, flags=re.MULTILINE)
     assert len(rows) == len(set(rows)) == shown

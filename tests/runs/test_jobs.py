@@ -50,7 +50,7 @@ def _running(marker: str) -> int:
 def test_an_interrupted_comparison_saves_its_runs_and_leaves_no_process_behind(number: int, tmp_path: Path) -> None:
     out = str(tmp_path / "runs")
     sets = [word for item in (*SMALL, "train.steps=100000") for word in ("--set", item)]
-    command = [sys.executable, "-m", "cfcl", "compare", "digits", *sets, "--out", out]
+    command = [sys.executable, "-m", "cfcl", "compare", "digits-study", *sets, "--out", out]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as parent:
         deadline = time.monotonic() + 120
         while not _evaluated(tmp_path) and time.monotonic() < deadline:

@@ -281,21 +281,6 @@ def test_no_process_outlives_its_leader(moment: str, blow: signal.Signals, code:
     assert list(tmp_path.glob("temporary/cfcl-*")) == []
 
 
-def test_torchrun_starts_the_same_simulation(tmp_path: Path) -> None:
-    words = [word for override in SMALL for word in ("--set", override)]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "cfcl"]
-    result = subprocess.run(
-        [*launch, "run", "digits-study", *words, "--set", "name=digits", "--out", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert result.returncode == 0, result.stderr
-    (folder,) = tmp_path.iterdir()
-    assert (folder / "metrics.jsonl").read_bytes() == played().files["metrics.jsonl"]
-    assert result.stdout.count("Run folder") == 1
-
-
 def test_comparisons_refuse_torchrun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert not group.launched()
     monkeypatch.setenv("WORLD_SIZE", "2")

@@ -7,12 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from cfcl.study import bundle, plan
 from cfcl.study.profiles import PROFILES
-
-pytestmark = pytest.mark.slow
 
 FIGURES = ("fig4", "fig6", "fig7", "fig9")  # maps, the pilot, selections, a sweep
 
