@@ -29,6 +29,7 @@ SETTINGS = (
 )
 MODES = {
     "explicit": ("exchange.buffer=keep",),
+    "activations": ("exchange.mode=activations", "exchange.layer=features", "train.objective=infonce"),
     "implicit": ("exchange.mode=implicit",),
     "novel": ("exchange.method=novel", "exchange.buffer=keep"),
     "fedavg": ("exchange.method=fedavg",),
@@ -51,7 +52,7 @@ class Tally:
 
 def command(mode: str, out: Path) -> list[str]:
     words = [word for item in (*SETTINGS, *MODES[mode]) for word in ("--set", item)]
-    return [sys.executable, "-m", "cfcl", "run", "digits", *words, "--out", str(out), "--json"]
+    return [sys.executable, "-m", "cfcl", "run", "digits-study", *words, "--out", str(out), "--json"]
 
 
 def started(words: list[str], workers: int, scratch: Path) -> subprocess.Popen[bytes]:

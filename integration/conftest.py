@@ -22,7 +22,7 @@ SETTINGS = (
 def run_words(out: Path, *overrides: str) -> list[str]:
     """The command line of a run of seconds."""
     words = [word for item in (*SETTINGS, *overrides) for word in ("--set", item)]
-    return ["run", "digits", *words, "--out", str(out), "--json"]
+    return ["run", "digits-study", *words, "--out", str(out), "--json"]
 
 
 def cfcl(*words: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
