@@ -27,7 +27,7 @@ def test_torchrun_starts_the_same_simulation(tmp_path: Path, whole: dict[str, by
     assert result.returncode == 0, result.stderr
     (folder,) = tmp_path.iterdir()
     assert files(folder) == whole
-    assert result.stdout.count('"kind":"done"') == 1
+    assert result.stdout.count('"kind":"done"') == 1, result.stdout
 
 
 def test_a_run_under_torchrun_goes_on_after_one_of_its_processes_died(tmp_path: Path, whole: dict[str, bytes]) -> None:

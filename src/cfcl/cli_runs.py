@@ -104,11 +104,12 @@ def follow(simulate: Callable[..., "Result"], wanted: Config, *, as_json: bool) 
 
     if as_json:
         result = simulate(watch=lambda record: print(record.to_line(), flush=True), note=note)
-        print(records.Done(str(result.folder)).to_line(), flush=True)
+        if result.folder is not None:  # else one of torchrun's processes, but not the one that writes
+            print(records.Done(str(result.folder)).to_line(), flush=True)
         return
     with progress.RunProgress(console, wanted) as bar:
         result = simulate(watch=bar.watch, note=note)
-    if result.folder is None:  # one of torchrun's processes, but not the one that writes
+    if result.folder is None:
         return
     split = "validation" if wanted.data.validation > 0 else "test"
     console.print(progress.run_table(result.evaluations, split))

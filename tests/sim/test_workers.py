@@ -202,7 +202,9 @@ def test_nothing_of_a_run_is_left(together: Together) -> None:
     assert not dist.is_initialized()
     assert listening(os.getpid()) == set()
     assert children(os.getpid()) == []
-    assert list((together.folder / "temporary").iterdir()) == []
+    # torch may have made a cache there, which is not ours to remove
+    left = [path.name for path in (together.folder / "temporary").iterdir()]
+    assert [name for name in left if not name.startswith("torchinductor_")] == []
 
 
 @sees_processes

@@ -195,6 +195,7 @@ def main() -> None:
     end_with(order["leader"], order["folder"])
     try:
         serve(order)
+        signal.pause()  # while the leader writes and draws, somebody has to tidy up should it be killed
     except WorkerLost:
         signal.pause()  # whoever was lost is to be named and not this one: its leader ends it, or `end_with` does
     except CfclError as error:
