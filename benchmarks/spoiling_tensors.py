@@ -4,6 +4,7 @@ import json
 import math
 import struct
 from collections.abc import Callable
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -86,9 +87,9 @@ def _alter(rng: Random, tree: list[Any]) -> None:
             inside[rng.choice([*names, "x"])] = inside.pop(key)
         case 2 | 3:
             where, place = rng.choice(places)
-            inside[key] = json.loads(json.dumps(where[place]))
+            inside[key] = deepcopy(where[place])
         case _:
-            inside[key] = rng.choice(ODD)
+            inside[key] = deepcopy(rng.choice(ODD))
 
 
 def _places(tree: Any) -> list[tuple[Any, Any]]:

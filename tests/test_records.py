@@ -251,3 +251,9 @@ def test_records_that_disagree_are_refused(place: int, record: Record | None, co
 def test_costs_of_no_link_are_refused(link: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match=f"costs between {link[0]} and {link[1]}, which have no link"):
         records.check(RUN, [*COSTS, LinkCost(*link, "model", "up", 3)])
+
+
+@pytest.mark.parametrize(("link", "way"), [((0, 1), "up"), ((0, 1), "x"), ((2, -1), "push"), ((-1, 2), "up")])
+def test_costs_go_the_way_of_their_link(link: tuple[int, int], way: str) -> None:
+    with pytest.raises(ValueError, match=f"costs from {link[0]} to {link[1]} of direction '{way}'"):
+        records.check(RUN, [*COSTS, LinkCost(*link, "model", way, 3)])

@@ -409,6 +409,9 @@ def check(found: Sequence[Record], costs: Iterable[LinkCost] = ()) -> None:
         between = (cost.source, cost.target) in links
         if not between and not -1 == min(cost.source, cost.target) < max(cost.source, cost.target) < len(setup.points):
             raise ValueError(f"costs between {cost.source} and {cost.target}, which have no link")
+        known = ("push", "pull") if between else ("up",) if cost.target == -1 else ("down",)
+        if cost.direction not in known:
+            raise ValueError(f"costs from {cost.source} to {cost.target} of direction {cost.direction!r:.40}")
 
 
 def _wrong(record: Record, setup: Setup, links: set[tuple[int, int]], last: int, newest: int) -> str:

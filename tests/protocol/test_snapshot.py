@@ -110,6 +110,8 @@ WRONG = [
     ("costs", torch.tensor([[0, 2, 0, 0, 9]]), "its costs are of a link from 0 to 2 that is none"),  # 0 is beside 1, 3
     ("costs", torch.tensor([[0, 1, 4, 0, 9]]), "that is none, or of no kind"),
     ("costs", torch.tensor([[0, 1, 0, -1, 9]]), "that is none, or of no kind"),
+    ("costs", torch.tensor([[0, 1, 0, 2, 9]]), "that is none, or of no kind"),  # 2 is up, to the server
+    ("costs", torch.tensor([[0, -1, 2, 0, 9]]), "that is none, or of no kind"),  # 0 is push, between devices
     ("costs", torch.tensor([[0, 1, 0, 0, -9]]), "its costs are -9 bytes"),
     ("costs", torch.tensor([[0, 1, 0, 0, 9], [0, 1, 0, 0, 8]]), "its costs have something twice"),
     ("labels", {0: torch.zeros(1)}, "its labels are not whole numbers in rows"),
@@ -143,6 +145,11 @@ WRONG = [
         "devices.1.reserves",
         {0: replace(_state("reserves")[0], numbers=torch.zeros(7))},
         r"device 1: of the reserve from device 0, numbers has the shape \(7,\)",
+    ),
+    (
+        "devices.1.reserves",
+        {0: replace(_state("reserves")[0], step=-1)},
+        "device 1: the reserve from device 0 is of no step",
     ),
     ("devices.1.reserves", {2: _state("reserves")[0]}, "device 1: a reserve is not one that device 2 pushes to it"),
     (
@@ -214,6 +221,9 @@ def test_whatever_bytes_there_are_they_are_a_snapshot_or_malformed(data: st.Data
 
 
 def test_no_type_comes_out_that_is_not_listed() -> None:
+    for table in ('{"map":[["a",NaN]]}', '{"map":[["a",[1e400]]]}', '{"map":[[NaN,1]]}', '{"map":[[null,1]]}'):
+        with pytest.raises(Malformed, match=r"a number is not finite|a key is neither text nor a whole number"):
+            snapshot.decode(save({}, metadata={snapshot.KEY: table}))
     for table in ('{"Path":["x"]}', '{"map":[["a",{"tensor":"9"}]]}', "[1]", "[[[", '{"a":1,"b":2}', '{"Weights":[1]}'):
         with pytest.raises(Malformed):
             snapshot.decode(save({}, metadata={snapshot.KEY: table}))

@@ -5,6 +5,7 @@ Only the types listed here can come out of such a file. Never pickle.
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -133,12 +134,16 @@ def _packed(value: Any, tensors: dict[int, tuple[str, Tensor]]) -> Any:
 def _unpacked(value: Any, tensors: Mapping[str, Tensor]) -> Any:
     if isinstance(value, list):
         return [_unpacked(item, tensors) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a number is not finite")
     if not isinstance(value, dict):
         return value
     ((name, content),) = value.items()
     if name == "tensor":
         return tensors[content]
     if name == "map":
+        if not all(isinstance(key, str | int) for key, _ in content):
+            raise ValueError("a key is neither text nor a whole number")
         return {key: _unpacked(item, tensors) for key, item in content}
     return TYPES[name](*(_unpacked(part, tensors) for part in content))
 

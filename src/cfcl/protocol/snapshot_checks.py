@@ -13,7 +13,7 @@ from cfcl.core.optimisers import Moments
 from cfcl.device import Setting, no_items
 from cfcl.exchange.checks import offering_fault
 from cfcl.exchange.cost import DIRECTIONS, KINDS
-from cfcl.exchange.messages import SERVER
+from cfcl.exchange.messages import SERVER, Direction
 from cfcl.models import Weights
 from cfcl.protocol.codec import Malformed
 from cfcl.protocol.parties import Parties, Rules
@@ -77,9 +77,13 @@ def _cost_faults(rules: Rules, costs: Any) -> Iterator[str]:
     if not isinstance(costs, Tensor) or costs.dtype != torch.int64 or costs.ndim != 2 or costs.shape[1] != 5:
         yield "its costs are not rows of five whole numbers"
     rows, devices = costs.tolist(), range(rules.graph.num_devices)
-    known = {*rules.graph.links, *((i, SERVER) for i in devices), *((SERVER, i) for i in devices)}
-    for source, target, kind, direction, size in rows:
-        if (source, target) not in known or not 0 <= kind < len(KINDS) or not 0 <= direction < len(DIRECTIONS):
+    ways: dict[tuple[int, int], Sequence[Direction]] = dict.fromkeys(rules.graph.links, ("push", "pull"))
+    ways |= dict.fromkeys(((i, SERVER) for i in devices), ("up",)) | dict.fromkeys(
+        ((SERVER, i) for i in devices), ("down",)
+    )
+    for source, target, kind, way, size in rows:
+        known = [DIRECTIONS.index(direction) for direction in ways.get((source, target), ())]
+        if way not in known or not 0 <= kind < len(KINDS):
             yield f"its costs are of a link from {source} to {target} that is none, or of no kind"
         if size < 0:
             yield f"its costs are {size} bytes"
@@ -122,6 +126,8 @@ def _item_faults(rules: Rules, device: int, num_points: int, state: Tree) -> Ite
         head = type(reserve), reserve.source, reserve.target
         if head != (_PUSH.kind(parties), source, device) or source not in rules.graph.neighbours(device):
             yield f"a reserve is not one that device {source!r:.40} pushes to it"
+        if not _counts(reserve.step):
+            yield f"the reserve from device {source} is of no step"
         if (wrong := _PUSH.fault(parties, reserve)) is not None:
             yield f"of the reserve from device {source}, {wrong}"
     for size, chosen in state["own_reserve"].items():
