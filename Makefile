@@ -23,7 +23,7 @@ lint: $(STAMP)
 mutants: $(STAMP)  ## change the source in 300 small ways and see which no test notices; goes on where it was stopped
 	$(BIN)/python benchmarks/mutants.py
 
-rubbish: $(STAMP)  ## give 15,000 spoilt inputs to everything that reads, and 500 odd command lines: an hour
+rubbish: $(STAMP)  ## give 15,000 spoilt inputs to everything that reads, and 500 odd command lines: half an hour
 	$(BIN)/python benchmarks/rubbish.py
 
 bench: $(STAMP)  ## measure, as ratios of things run side by side; leave the machine alone for 40 minutes
