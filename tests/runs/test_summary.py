@@ -109,6 +109,7 @@ def test_the_tables_of_a_comparison_with_few_labels(make_run: MakeRun) -> None:
 def test_a_comparison_without_few_labels_has_one_table(make_run: MakeRun) -> None:
     assert len(progress.compare_tables(summary.by_method([make_run()]), [])) == 1
     assert progress.few_table(make_run("fedavg").evaluations) is None
+    assert progress.few_table(make_run("uniform-explicit", labelled=False).evaluations) is None
 
 
 def test_the_few_labels_of_a_run(make_run: MakeRun) -> None:

@@ -140,10 +140,10 @@ def run_table(evaluations: Sequence[Evaluation], split: str = "test") -> Table:
 
 
 def few_table(evaluations: Sequence[Evaluation], split: str = "test") -> Table | None:
-    """The accuracies of the same evaluations by space and number of labels; None if nothing but the probe is known."""
+    """The accuracies of the same evaluations by space and number of labels; None if no more than the probe is known."""
     rows = {f"step {at.step}, {space}": by for at in _shown(evaluations) for space, by in at.accuracies.items()}
     heads = labels.columns(rows.values())
-    if heads == ["all"] and not any("features" in name for name in rows):
+    if not rows or (heads == ["all"] and not any("features" in name for name in rows)):
         return None
     table = _table(f"\nProbe by labels per class: {split} accuracies in percent")
     table.add_column("")
