@@ -8,7 +8,8 @@ from safetensors.torch import save_file
 
 from cfcl.config import ModelConfig
 from cfcl.errors import CfclError
-from cfcl.models import Encoder, TrainedEncoder, Weights, load_encoder
+from cfcl.models import Encoder, Weights
+from cfcl.use import TrainedEncoder, load_encoder
 
 SHAPE = (1, 8, 8)
 
@@ -175,7 +176,7 @@ def test_images_may_come_in_several_forms() -> None:
 @pytest.mark.parametrize(
     ("form", "complaint"),
     [
-        (torch.zeros(2, 1, 9, 9), r"shape \(2, 1, 9, 9\) do not fit this encoder, which takes \(batch, 1, 8, 8\)"),
+        (torch.zeros(2, 2, 9, 9), r"shape \(2, 2, 9, 9\) do not fit this encoder, which takes \(batch, 1, 8, 8\)"),
         (torch.zeros(2, 1, 8, 8, dtype=torch.int64), "neither uint8 pixels nor floats"),
         (torch.full((2, 1, 8, 8), 7.0), "neither uint8 pixels nor floats"),
     ],

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from cfcl.config import Config as Config
     from cfcl.data.fit import load as load_config
     from cfcl.errors import CfclError as CfclError
-    from cfcl.models import load_encoder as load_encoder
     from cfcl.runs.folders import load as load_run
     from cfcl.runs.suites import Result as Result
     from cfcl.runs.suites import resume as resume
     from cfcl.runs.suites import simulate as run
+    from cfcl.use import load_encoder as load_encoder
 
 # Names load on first use, so that `import cfcl` does not wait for torch.
 _HOMES = {
@@ -26,7 +26,7 @@ _HOMES = {
     "Config": ("cfcl.config", "Config"),
     "Result": ("cfcl.runs.suites", "Result"),
     "load_config": ("cfcl.data.fit", "load"),
-    "load_encoder": ("cfcl.models", "load_encoder"),
+    "load_encoder": ("cfcl.use", "load_encoder"),
     "load_run": ("cfcl.runs.folders", "load"),
     "resume": ("cfcl.runs.suites", "resume"),
     "run": ("cfcl.runs.suites", "simulate"),

@@ -3,14 +3,24 @@
 import errno
 import os
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 PART = ".part"
 
 
 def write_atomically(path: str | Path, data: bytes) -> None:
-    """Put a file with `data` at `path`; until it is whole and on disk, what stood there stays. OSError if it cannot be.
+    """Put a file with `data` at `path`, as `opened_atomically` does."""
+    with opened_atomically(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def opened_atomically(path: str | Path) -> Iterator[IO[bytes]]:
+    """A file to write to, which is at `path` when all of it is there; until it is whole and on disk, what stood there
+    stays. OSError if it cannot be.
 
     A link is followed, so that the file behind it is the one replaced. A folder, pipe or device is never replaced.
     """
@@ -25,7 +35,7 @@ def write_atomically(path: str | Path, data: bytes) -> None:
     try:
         # Unlike tempfile's, with the permissions that any new file gets.
         with part.open("xb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)

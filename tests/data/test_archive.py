@@ -92,8 +92,8 @@ def test_a_small_file_that_claims_to_be_large_is_refused(tmp_path: Path, monkeyp
 def test_heads_are_read_without_the_arrays(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "mine.npz", images=OK, labels=np.arange(10, dtype=np.int16))
     assert archive.heads(tmp_path / "mine.npz") == {
-        "images": ((10, 5, 4), np.dtype(np.uint8)),
-        "labels": ((10,), np.dtype(np.int16)),
+        "images": ((10, 5, 4), np.dtype(np.uint8), False),
+        "labels": ((10,), np.dtype(np.int16), False),
     }
     assert list(archive.read(tmp_path / "mine.npz", ["labels", "devices"])) == ["labels"]
 

@@ -86,7 +86,7 @@ def test_a_look_says_size_and_colour_without_decoding(tmp_path: Path) -> None:
 def test_a_large_jpeg_is_shrunk_to_about_what_it_shows(tmp_path: Path) -> None:
     left = np.zeros((400, 400, 3), dtype=np.uint8)
     left[:, :200] = 200
-    pixels = pictures.read(save(tmp_path / "a.jpg", Image.fromarray(left), quality=95), grey=True, size=4)
+    pixels = pictures.read(save(tmp_path / "a.jpg", Image.fromarray(left), quality=95), grey=True, size=(4, 4))
     assert pixels.shape == (1, 4, 4)
     # a triangle as wide as two pixels: one eighth of it lies beyond the edge
     assert np.abs(pixels[0].astype(int) - [200, 175, 25, 0]).max() <= 3

@@ -25,10 +25,13 @@ class Head(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    by_column: bool = False
 
 
-def heads(path: Path) -> dict[str, Head]:
-    """Shape and type of every array, checked to be what it may be; nothing is unpacked."""
+def heads(path: Path, *, whole: bool = True) -> dict[str, Head]:
+    """Shape and type of every array, checked to be what it may be, and to fit into memory if the `whole` will be read;
+    nothing is unpacked.
+    """
     with _archive(path) as archive:
         found = {info.filename.removesuffix(".npy"): _head(archive, info) for info in archive.infolist()}
         claimed = sum(info.file_size for info in archive.infolist())
@@ -44,7 +47,8 @@ def heads(path: Path) -> dict[str, Head]:
             f"more than {MAX_RATIO} times its size is refused",
             "save it with numpy.savez, which does not compress",
         )
-    check_memory(claimed, f"the arrays of {path}", "give fewer or smaller images")
+    if whole:
+        check_memory(claimed, f"the arrays of {path}", "give fewer or smaller images")
     _check_types(path, found)
     return found
 
@@ -54,6 +58,49 @@ def read(path: Path, keys: Sequence[str] = KEYS) -> dict[str, NDArray[Any]]:
     wanted = [key for key in heads(path) if key in keys]
     with _archive(path) as archive:
         return {key: _unpacked(archive, key) for key in wanted}
+
+
+def stream(path: Path, key: str, num_rows: int) -> Iterator[NDArray[Any]]:
+    """One array, so many rows at a time, with no more of it in memory."""
+    heads(path, whole=False)
+    with _archive(path) as archive, archive.open(f"{key}.npy") as member:
+        head = _read_head(member)
+        if head.by_column:
+            raise bad(path, f"holds `{key}` column by column", "images lie one after another", "save a copy in C order")
+        size = math.prod(head.shape[1:]) * head.dtype.itemsize
+        for start in range(0, head.shape[0], num_rows):
+            count = min(num_rows, head.shape[0] - start)
+            content = member.read(count * size)
+            if len(content) != count * size:
+                raise ValueError(f"{key} ends too early")
+            yield np.frombuffer(content, head.dtype).reshape(count, *head.shape[1:])
+
+
+class Axes(NamedTuple):
+    """What the axes of an array of images stand for."""
+
+    points: int
+    height: int
+    width: int
+    channels: int
+    second: bool
+    """Whether the channels are the second axis, and not the last one or left out."""
+
+
+def axes(path: Path, key: str, shape: tuple[int, ...]) -> Axes:
+    """Points, height, width and channels, wherever the channels stand."""
+    found = (*shape, 1) if len(shape) == 3 else shape
+    first, last = (len(found) == 4 and found[axis] in (1, 3) for axis in (1, 3))
+    if first == last or math.prod(found) == 0:
+        raise bad(
+            path,
+            f"holds `{key}` of shape {shape}",
+            "it must be [points, height, width], with 1 or 3 channels either last or second",
+            "reshape it",
+        )
+    points, *rest = found
+    channels, height, width = rest if first else (rest[2], rest[0], rest[1])
+    return Axes(points, height, width, channels, second=first)
 
 
 def bad(path: Path, found: str, rule: str, remedy: str) -> CfclError:
@@ -97,8 +144,8 @@ def _read_head(member: IO[bytes]) -> Head:
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     if version not in readers:
         raise ValueError(f"array format {version} is not 1.0 or 2.0")
-    shape, _, dtype = readers[version](member)
-    return Head(shape, dtype)
+    shape, by_column, dtype = readers[version](member)
+    return Head(shape, dtype, by_column and len(shape) > 1)
 
 
 def _unpacked(archive: zipfile.ZipFile, key: str) -> NDArray[Any]:
@@ -107,7 +154,7 @@ def _unpacked(archive: zipfile.ZipFile, key: str) -> NDArray[Any]:
 
 
 def _check_types(path: Path, found: Mapping[str, Head]) -> None:
-    for key, (shape, dtype) in found.items():
+    for key, (shape, dtype, _) in found.items():
         if key.endswith("images"):
             if dtype != np.uint8:
                 raise bad(path, f"holds `{key}` of type {dtype}", "pixels are uint8", "convert them to 0..255")

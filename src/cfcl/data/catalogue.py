@@ -45,6 +45,8 @@ class ImageSet:
     num_test: int
     read: Callable[..., Split]
     """Images and labels from the paths of a split's files."""
+    classes: tuple[str, ...] = ()
+    """What the labels stand for, where they are not themselves."""
 
     @property
     def files(self) -> tuple[File, ...]:
@@ -77,6 +79,7 @@ SETS: dict[str, ImageSet] = {
         num_train=60_000,
         num_test=10_000,
         read=formats.fashion_mnist,
+        classes=("T-shirt", "trousers", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"),
     ),
     "usps": ImageSet(
         name="usps",

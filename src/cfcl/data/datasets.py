@@ -41,7 +41,8 @@ def _published(config: DataConfig) -> Dataset:
     from cfcl.data import catalogue
 
     data_dir = None if config.dir is None else reading.expanded(config.dir)
-    arrays = catalogue.load(catalogue.find_set(config.dataset), data_dir)
+    published = catalogue.find_set(config.dataset)
+    arrays = catalogue.load(published, data_dir)
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     return Dataset(
         config.dataset,
@@ -49,4 +50,5 @@ def _published(config: DataConfig) -> Dataset:
         tensors["train_labels"].long(),
         tensors["test_images"],
         tensors["test_labels"].long(),
+        classes=published.classes,
     )

@@ -1,6 +1,5 @@
 """Images of your own: a folder of pictures, or arrays in an .npz file."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -66,7 +65,9 @@ def from_folder(config: DataConfig) -> Dataset:
     for line in found.notes:
         note(line)
     images = _stack([path for files in found.files for path in files], config)
-    return divide(_path(config).name or "folder", images, seen.labels, seen.devices, fraction=config.test_fraction)
+    name = _path(config).name or "folder"
+    dataset = divide(name, images, seen.labels, seen.devices, fraction=config.test_fraction)
+    return replace(dataset, classes=found.names) if found.layout == "classes" else dataset
 
 
 def from_npz(config: DataConfig) -> Dataset:
@@ -116,7 +117,7 @@ def _survey_npz(config: DataConfig) -> Survey:
     path = _path(config)
     heads = archive.heads(path)
     arrays = archive.read(path, ("labels", "devices"))
-    num_images, height, width, channels = _axes(path, "images", heads["images"].shape)
+    num_images, height, width, channels, _ = archive.axes(path, "images", heads["images"].shape)
     return Survey(
         path=path,
         num_images=num_images,
@@ -135,12 +136,13 @@ def _form(shape: Sequence[int]) -> str:
 
 
 def _stack(paths: Sequence[Path], config: DataConfig) -> Tensor:
-    first = pictures.read(paths[0], grey=config.grey, size=config.image_size)
+    size = _size(config)
+    first = pictures.read(paths[0], grey=config.grey, size=size)
     what = f"{len(paths):,} images of {_form(first.shape)}"
     check_memory(first.nbytes * len(paths), what, "set data.image_size, such as 32")
     images = np.empty((len(paths), *first.shape), dtype=np.uint8)
     for position, path in enumerate(paths):
-        image = pictures.read(path, grey=config.grey, size=config.image_size)
+        image = pictures.read(path, grey=config.grey, size=size)
         if image.shape != first.shape:
             raise bad(
                 path,
@@ -152,33 +154,20 @@ def _stack(paths: Sequence[Path], config: DataConfig) -> Tensor:
     return torch.from_numpy(images)
 
 
-def _axes(path: Path, key: str, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """Points, height, width and channels, wherever the channels stand."""
-    found = (*shape, 1) if len(shape) == 3 else shape
-    first, last = (len(found) == 4 and found[axis] in (1, 3) for axis in (1, 3))
-    if first == last or math.prod(found) == 0:
-        raise bad(
-            path,
-            f"holds `{key}` of shape {shape}",
-            "it must be [points, height, width], with 1 or 3 channels either last or second",
-            "reshape it",
-        )
-    points, *rest = found
-    channels, height, width = rest if first else (rest[2], rest[0], rest[1])
-    return points, height, width, channels
+def _size(config: DataConfig) -> pictures.Size | None:
+    return None if config.image_size is None else (config.image_size, config.image_size)
 
 
 def _as_images(path: Path, key: str, array: NDArray[Any], config: DataConfig) -> Tensor:
     """[points, channels, height, width], grey and resized as requested."""
-    points, height, width, channels = _axes(path, key, array.shape)
-    second = array.ndim == 4 and array.shape[1:] == (channels, height, width)
+    points, height, width, channels, second = archive.axes(path, key, array.shape)
     pixels = array if second else array.reshape(points, height, width, channels).transpose(0, 3, 1, 2)
     if config.image_size is not None or (config.grey and channels == 3):
         flat = (image[0] if channels == 1 else image.transpose(1, 2, 0) for image in pixels)
         pictured = (Image.fromarray(np.ascontiguousarray(image)) for image in flat)
         mode = "L" if config.grey or channels == 1 else "RGB"
         return torch.from_numpy(
-            np.stack([pictures.fitted(picture.convert(mode), config.image_size) for picture in pictured])
+            np.stack([pictures.fitted(picture.convert(mode), _size(config)) for picture in pictured])
         )
     return torch.from_numpy(np.ascontiguousarray(pixels))
 

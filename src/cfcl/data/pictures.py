@@ -13,6 +13,8 @@ from PIL import Image, ImageOps
 from cfcl.errors import CfclError
 
 Pixels = NDArray[np.uint8]
+Size = tuple[int, int]
+"""Height and width."""
 
 # Only these decoders are tried, whatever a file is called: some others of Pillow start programs or fetch things.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
@@ -41,20 +43,26 @@ def look(path: Path) -> Look:
         return Look(width, height, grey) if turned else Look(height, width, grey)
 
 
-def read(path: Path, *, grey: bool, size: int | None) -> Pixels:
-    """The picture as [channels, height, width], of `size`×`size` if given."""
+def read(path: Path, *, grey: bool, size: Size | None) -> Pixels:
+    """The picture as [channels, height, width], of `size` if given."""
+    return fitted(opened(path, size).convert("L" if grey else "RGB"), size)
+
+
+def opened(path: Path, size: Size | None = None) -> Image.Image:
+    """The picture in mode L or RGB, as the camera was held; if it is for `size`, perhaps smaller than it is."""
     with _opened(path) as file:
         if size is not None:
-            file.draft(None, (2 * size, 2 * size))  # a JPEG is decoded no larger than it takes to shrink it well
-        image = plain(ImageOps.exif_transpose(file))
-    return fitted(image.convert("L") if grey else image.convert("RGB"), size)
+            side = 2 * max(size)
+            file.draft(None, (side, side))  # a JPEG is decoded no larger than it takes to shrink it well
+        return plain(ImageOps.exif_transpose(file))
 
 
-def fitted(image: Image.Image, size: int | None) -> Pixels:
-    """An image of mode L or RGB as [channels, height, width], of `size`×`size` if given."""
+def fitted(image: Image.Image, size: Size | None) -> Pixels:
+    """An image of mode L or RGB as [channels, height, width], of `size` if given, whatever its aspect was."""
     if size is not None:
+        height, width = size
         # Pillow widens the filter when it shrinks an image: antialiased.
-        image = image.resize((size, size), Image.Resampling.BILINEAR)
+        image = image.resize((width, height), Image.Resampling.BILINEAR)
     pixels: Pixels = np.asarray(image, dtype=np.uint8)
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 

@@ -28,6 +28,8 @@ class Dataset:
     test_labels: Int[Tensor, " test"] | None
     train_devices: Int[Tensor, " train"] | None = None
     """The device that holds each training image, where the data say so."""
+    classes: tuple[str, ...] = ()
+    """What the labels stand for, where they have names."""
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -141,6 +143,7 @@ def with_validation(dataset: Dataset, fraction: float) -> Dataset:
         dataset.train_images[kept],
         None if labels is None else labels[kept],
         None if devices is None else devices[~kept],
+        dataset.classes,
     )
 
 

@@ -1,6 +1,6 @@
-"""Encoders: networks, their weights as flat vectors, and files of trained ones."""
+"""Encoders: networks, their weights as flat vectors, and one module from pixels to embeddings."""
 
 from cfcl.models.encoder import Encoder, Entering, Weights, as_input, portions, usable_device
-from cfcl.models.trained import TrainedEncoder, load_encoder
+from cfcl.models.whole import WholeEncoder
 
-__all__ = ["Encoder", "Entering", "TrainedEncoder", "Weights", "as_input", "load_encoder", "portions", "usable_device"]
+__all__ = ["Encoder", "Entering", "Weights", "WholeEncoder", "as_input", "portions", "usable_device"]

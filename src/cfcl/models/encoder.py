@@ -75,7 +75,7 @@ class Encoder:
         self._counters = {
             name: buffer.clone() for name, buffer in self._module.named_buffers() if not buffer.is_floating_point()
         }
-        self._stages = _stages(self._module)
+        self._stages = stages(self._module)
         self._layout: Callable[[Tensor], Tensor] = networks.ChannelsLast() if module is None else Tensor.contiguous
         self._bound: Tensor | None = None
         self.initial = Weights(_flatten(self._params), _flatten(self._buffers))
@@ -161,6 +161,12 @@ class Encoder:
         self._bind(weights)
         tensors = {**self._module.state_dict(), **self._counters}
         return {name: tensor.detach().clone().contiguous().cpu() for name, tensor in tensors.items()}
+
+    def network(self, weights: Weights) -> nn.Module:
+        """The bare network with weights of its own."""
+        found = copy.deepcopy(self._module)
+        found.load_state_dict(self.state_dict(weights))
+        return found.eval()
 
     def weights_from(self, tensors: Mapping[str, Tensor]) -> Weights:
         """The inverse of `state_dict`."""
@@ -271,7 +277,7 @@ def standardise(images: Float[Tensor, "batch c h w"]) -> Float[Tensor, "batch c 
     return (images - mean) / (spread + 0.02)
 
 
-def _stages(module: nn.Module) -> dict[str, nn.Module]:
+def stages(module: nn.Module) -> dict[str, nn.Module]:
     """The stages that a module says it has; the whole of it as one, if it says nothing."""
     found = getattr(module, "stages", None)
     if not isinstance(found, Mapping):

@@ -19,7 +19,6 @@ from cfcl.config import Config
 from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
-from cfcl.models import TrainedEncoder
 from cfcl.objectives import Loss
 from cfcl.protocol.snapshot import Tree
 from cfcl.records import Environment, Evaluation, LinkCost, Record, Timings
@@ -29,6 +28,7 @@ from cfcl.runs.folders import Writer
 from cfcl.sim import engines, given, stopping
 from cfcl.sim.engines import Engine
 from cfcl.sim.simulation import Simulation, Snapshot, never
+from cfcl.use import Origin, TrainedEncoder
 
 Watch = Callable[[Record], None]
 
@@ -253,11 +253,24 @@ def _result(simulation: Simulation, found: tuple[Record, ...], folder: Path | No
     return Result(
         config=simulation.config,
         records=found,
-        encoder=TrainedEncoder(simulation.world.setting.encoder, simulation.model),
+        encoder=_encoder(simulation),
         costs=tuple(records.read(LinkCost, row) for row in simulation.ledger.table()),
         timings=simulation.timings,
         folder=folder,
     )
+
+
+def _encoder(simulation: Simulation) -> TrainedEncoder:
+    config, world = simulation.config, simulation.world
+    origin = Origin(
+        config=config.digest,
+        method=config.method,
+        seed=config.seed,
+        step=config.train.steps,
+        dataset=world.dataset.name,
+        data=world.dataset.digest,
+    )
+    return TrainedEncoder(world.setting.encoder, simulation.model, classes=world.dataset.classes, origin=origin)
 
 
 def _environment(simulation: Simulation) -> Environment:

@@ -8,7 +8,6 @@ from cfcl import config as configs
 from cfcl import reading
 from cfcl.files import write_atomically
 from cfcl.methods import MODES
-from cfcl.models import load_encoder
 from cfcl.records import from_json
 from cfcl.runs import folders
 from cfcl.runs.folders import Run
@@ -16,6 +15,7 @@ from cfcl.sim import selections
 from cfcl.study import bundle
 from cfcl.study.bundle import BIN, Cell, Selection
 from cfcl.study.figures.figure import COMPARED, OURS
+from cfcl.use import load_encoder
 
 MOMENTS = 5
 """Exchanges, spread over the run, at which policies select."""

@@ -1,14 +1,16 @@
 """What a run leaves behind: an encoder with its weights, and its file."""
 
+import hashlib
 import json
 import math
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from safetensors import SafetensorError
 from safetensors.torch import load, save
@@ -17,22 +19,47 @@ from torch import Tensor, nn
 from cfcl.config import ModelConfig
 from cfcl.errors import CfclError
 from cfcl.files import write_atomically
-from cfcl.models import networks
-from cfcl.models.encoder import Encoder, Weights, reason, usable_device
-from cfcl.models.networks import Shape
+from cfcl.models import Encoder, Weights, WholeEncoder, networks, usable_device
+from cfcl.models.encoder import reason
+from cfcl.use import intake
+from cfcl.use.intake import Shape
 
 LONGEST_HEADER = 2**20
 """Bytes of names and description in a file; ours has a few thousand."""
 LARGEST_IMAGE = 2**22
 """Values of an image that an encoder from a file may be for: about 1200×1200 in colour."""
+LONGEST_NAME = 1000
+"""Characters of a name in a file."""
+RESIZE = "bilinear"
+"""How images of another size are made to fit, in training and later: Pillow's filter of this name, antialiased."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where an encoder comes from."""
+
+    config: str
+    """Digest of the config."""
+    method: str
+    seed: int
+    step: int
+    """Updates of every device."""
+    dataset: str
+    data: str
+    """Digest of all images and labels."""
 
 
 class TrainedEncoder:
     """An encoder with its weights: what a run leaves behind."""
 
-    def __init__(self, encoder: Encoder, weights: Weights) -> None:
+    def __init__(
+        self, encoder: Encoder, weights: Weights, *, classes: tuple[str, ...] = (), origin: Origin | None = None
+    ) -> None:
         self._encoder = encoder
         self._weights = weights
+        self.classes = classes
+        """What the labels of its training data stand for, where they have names; it saw no label."""
+        self.origin = origin
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -49,42 +76,61 @@ class TrainedEncoder:
         """Length of its embeddings."""
         return self._encoder.embedding_dim
 
-    def embed(self, images: object) -> Float[Tensor, "batch dim"]:
-        """Embeddings of a batch of images (tensor, array or nested list): uint8, or floats in 0..1; grey ones may
-        leave out the channel axis.
+    @property
+    def feature_dim(self) -> int:
+        """Length of its features."""
+        return self._encoder.feature_dim
+
+    @cached_property
+    def module(self) -> WholeEncoder:
+        """The encoder as a module with weights of its own, for whoever trains or converts it further.
+
+        `with_state(module.state_dict())` is the encoder with the weights that the module has by then.
         """
-        return self._encoder.embed(self._weights, self._checked(images))
+        network = self._encoder.network(self._weights)
+        config = self._encoder.config
+        return WholeEncoder(network, standardised=config.standardise, normalised=config.normalise).eval()
+
+    @cached_property
+    def digest(self) -> str:
+        """Sixty-four hex digits of its weights and of how it takes images."""
+        found = hashlib.sha256(json.dumps(self._network).encode())
+        for name, tensor in sorted(self._encoder.state_dict(self._weights).items()):
+            found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+            found.update(tensor.numpy().data)
+        return found.hexdigest()
+
+    def embed(self, images: object) -> Float[Tensor, "batch dim"]:
+        """Embeddings of one image or many: paths, PIL images, arrays or tensors, of any size, grey or in colour.
+
+        Arrays hold uint8 or floats in 0..1, with channels first or last; grey ones may leave out their axis.
+        """
+        return self._encoder.embed(self._weights, intake.batch(images, self.image_shape))
 
     def features(self, images: object) -> Float[Tensor, "batch dim"]:
         """What the encoder's head sees of such images, as flat vectors; of a module that names no features, its
         embeddings.
         """
-        return self._encoder.features(self._weights, self._checked(images))
+        return self._encoder.features(self._weights, intake.batch(images, self.image_shape))
 
-    def _checked(self, images: object) -> Tensor:
-        """The images as uint8 or float32, of the right shape."""
-        batch = _batch(images)
-        if batch.ndim == 3 and self.image_shape[0] == 1:
-            batch = batch.unsqueeze(1)
-        if batch.ndim != 4 or tuple(batch.shape[1:]) != self.image_shape:
+    def with_state(self, tensors: Mapping[str, Tensor]) -> "TrainedEncoder":
+        """The encoder with other weights: a `state_dict` of its module, or of the network inside."""
+        bare = {name.removeprefix("network."): tensor for name, tensor in tensors.items()}
+        try:
+            weights = self._encoder.weights_from(bare)
+        except (RuntimeError, AttributeError, TypeError) as error:
             raise CfclError(
-                f"images of shape {tuple(batch.shape)} do not fit this encoder, which takes (batch, "
-                f"{', '.join(map(str, self.image_shape))}): reshape or resize them"
-            )
-        if batch.dtype == torch.uint8:
-            return batch
-        if not batch.is_floating_point() or not bool((((pixels := batch.float()) >= 0) & (pixels <= 1)).all()):
-            raise CfclError(
-                f"images of type {batch.dtype} are neither uint8 pixels nor floats in 0..1: convert or rescale them"
-            )
-        return pixels
+                f"these tensors are not the weights of this encoder ({reason(error)}): give a state_dict of its module"
+            ) from None
+        return TrainedEncoder(self._encoder, weights, classes=self.classes, origin=self.origin)
 
     def save(self, path: str | Path) -> None:
         """Write weights and description to one safetensors file, whole or not at all."""
-        config = self._encoder.config
-        # Sizes that a network does not have would only make its file another one.
-        idle = set() if config.encoder == "conv" else {"widths", "grid", "head"}
-        description = {"model": config.model_dump(exclude=idle), "image_shape": self.image_shape}
+        description = {**self._network, "resize": RESIZE}
+        if self.classes:
+            description["classes"] = self.classes
+        if self.origin is not None:
+            description["origin"] = asdict(self.origin)
         # One key only: safetensors writes several in random order.
         content = save(self._encoder.state_dict(self._weights), metadata={"cfcl": json.dumps(description)})
         try:
@@ -93,6 +139,14 @@ class TrainedEncoder:
             raise CfclError(
                 f"cannot write an encoder to {str(path)!r} ({reason(error)}): choose another file"
             ) from None
+
+    @property
+    def _network(self) -> dict[str, Any]:
+        """The network, without its weights."""
+        config = self._encoder.config
+        # Sizes that a network does not have would only make its file another one.
+        idle = set() if config.encoder == "conv" else {"widths", "grid", "head"}
+        return {"model": config.model_dump(exclude=idle), "image_shape": self.image_shape}
 
 
 def load_encoder(path: str | Path, *, device: str = "cpu", module: nn.Module | None = None) -> TrainedEncoder:
@@ -106,9 +160,9 @@ def load_encoder(path: str | Path, *, device: str = "cpu", module: nn.Module | N
         )
     where, file = usable_device(device), _file(path)
     try:
-        config, image_shape, tensors = _read(file, module)
-        encoder = Encoder(config, image_shape, seed=0, device=where, module=module)
-        return TrainedEncoder(encoder, encoder.weights_from(tensors))
+        told, tensors = _read(file, module)
+        encoder = Encoder(told.model, told.image_shape, seed=0, device=where, module=module)
+        return TrainedEncoder(encoder, encoder.weights_from(tensors), classes=told.classes, origin=told.origin)
     except _UNREADABLE as error:
         raise CfclError(
             f"{str(file)!r} is not an encoder written by cfcl ({reason(error)}): give the encoder.safetensors of a "
@@ -120,17 +174,14 @@ _UNREADABLE = (OSError, SafetensorError, KeyError, ValueError, TypeError, Runtim
 """What a file can be wrong in: its bytes, its JSON, its numbers, its tensors."""
 
 
-def _batch(images: object) -> Tensor:
-    try:
-        batch = torch.as_tensor(images)
-        if batch.is_meta or batch.is_nested or batch.layout is not torch.strided:
-            raise TypeError("its values do not lie side by side in memory")
-    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise CfclError(
-            f"{type(images).__name__} is no batch of images ({reason(error)}): give a tensor, an array or nested lists "
-            "of numbers, all images of one shape"
-        ) from None
-    return batch
+@dataclass(frozen=True)
+class _Description:
+    """What a file says of its network."""
+
+    model: ModelConfig
+    image_shape: Shape
+    classes: tuple[str, ...]
+    origin: Origin | None
 
 
 def _file(path: object) -> Path:
@@ -142,14 +193,14 @@ def _file(path: object) -> Path:
     raise CfclError(f"there is no encoder at {str(path)!r}: give a run folder or its encoder.safetensors")
 
 
-def _read(file: Path, module: nn.Module | None) -> tuple[ModelConfig, Shape, dict[str, Tensor]]:
+def _read(file: Path, module: nn.Module | None) -> tuple[_Description, dict[str, Tensor]]:
     """What a file describes, and its tensors: those that the network of this description has, and no others."""
     with file.open("rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
         if size > LONGEST_HEADER:
             raise ValueError("it is no safetensors file, or has a header of more than a megabyte")
-        config, image_shape = _described(json.loads(stream.read(size)))
-        wanted = _wanted(config, image_shape, module)
+        told = _described(json.loads(stream.read(size)))
+        wanted = _wanted(told.model, told.image_shape, module)
         # Before anything is read or built: a description of a few bytes may be that of a network of gigabytes.
         length = 8 + size + sum(tensor.nbytes for tensor in wanted.values())
         if (found := os.fstat(stream.fileno()).st_size) != length:
@@ -157,10 +208,10 @@ def _read(file: Path, module: nn.Module | None) -> tuple[ModelConfig, Shape, dic
         stream.seek(0)
         tensors = load(stream.read(length))
     _check(tensors, wanted)
-    return config, image_shape, tensors
+    return told, tensors
 
 
-def _described(header: Any) -> tuple[ModelConfig, Shape]:
+def _described(header: Any) -> _Description:
     try:
         description = json.loads(header["__metadata__"]["cfcl"])
         model, shape = description["model"], description["image_shape"]
@@ -171,7 +222,34 @@ def _described(header: Any) -> tuple[ModelConfig, Shape]:
         raise ValueError(
             f"image_shape={shape!r:.60} is no channels, height and width of at most {LARGEST_IMAGE:,} values"
         )
-    return ModelConfig.model_validate(model), (shape[0], shape[1], shape[2])
+    if description.get("resize", RESIZE) != RESIZE:
+        raise ValueError(f"resize={description['resize']!r:.60} is not {RESIZE!r}, the one way that is known")
+    return _Description(
+        ModelConfig.model_validate(model),
+        (shape[0], shape[1], shape[2]),
+        _classes(description.get("classes", [])),
+        _origin(description.get("origin")),
+    )
+
+
+def _classes(found: Any) -> tuple[str, ...]:
+    """Names of classes; files from before they were written have none."""
+    if not isinstance(found, list) or not all(isinstance(name, str) and len(name) <= LONGEST_NAME for name in found):
+        raise ValueError(f"classes={found!r:.60} are no list of names of at most {LONGEST_NAME:,} characters")
+    return tuple(found)
+
+
+def _origin(found: Any) -> Origin | None:
+    """Where it comes from; files from before this was written do not say."""
+    if found is None:
+        return None
+    kinds = {field.name: field.type for field in fields(Origin)}
+    told = isinstance(found, dict) and found.keys() == kinds.keys()
+    if not told or any(
+        type(found[name]) is not kind or len(str(found[name])) > LONGEST_NAME for name, kind in kinds.items()
+    ):
+        raise ValueError(f"origin={found!r:.60} does not have the entries {', '.join(kinds)}")
+    return Origin(**found)
 
 
 def _wanted(config: ModelConfig, image_shape: Shape, module: nn.Module | None) -> Mapping[str, Tensor]:
