@@ -36,6 +36,7 @@ app.command("report")(cli_runs.make_report)
 app.command()(cli_study.reproduce)
 app.command()(cli_study.redraw)
 app.command()(cli_use.embed)
+app.command()(cli_use.classify)
 
 Spec = Annotated[
     str, typer.Argument(help="A preset (see `cfcl presets`), a TOML file, or - for TOML on standard input.")

@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from cfcl import reading
 from cfcl.errors import CfclError
 from cfcl.terminal import complaints, console, user_errors
 
 if TYPE_CHECKING:
+    from cfcl.use.classify import Classified
+    from cfcl.use.embedding import Space
     from cfcl.use.sources import Skipped
 
 SHOWN = 10
@@ -63,6 +67,87 @@ def embed(
         tell_skipped(skipped)
 
 
+def classify(
+    images: Images,
+    encoder: EncoderAt,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            help="CSV file with columns `name` and `label`, at least two of each class. Not given: only choose."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The table of predictions to write, .csv.")] = Path("predictions.csv"),
+    number: Annotated[
+        int, typer.Option("--next", min=0, max=1000, help="How many images to name as next to label.")
+    ] = 20,
+    embedding: Annotated[
+        bool, typer.Option("--embedding", help="Use the short embeddings in place of the features.")
+    ] = False,
+    workers: Threads = CORES,
+    device: Device = "cpu",
+    force: Force = False,
+) -> None:
+    """Label a few of IMAGES by hand, and have the rest predicted, with how sure that is and what to label next.
+
+    Begin without --labels: it names the images that stand for most of the others, in OUT-next.csv, a table to fill in,
+    and shows them in OUT-next.png. Give the filled table as --labels, look at the accuracy, add labels, repeat.
+
+    Example: `cfcl classify photos --labels labels.csv --encoder runs/digits-cfcl-explicit-s0-1a2b3c`
+    """
+    with user_errors():
+        following = out.with_name(f"{out.stem}-next.csv")
+        written = [out] if labels is not None else []
+        written += [following] if number else []
+        check_free(*written, force=force)
+        if out.suffix.lower() != ".csv":
+            raise CfclError(f"--out {str(out)!r} does not end in .csv: predictions are written as a table of that kind")
+        if not written:
+            raise CfclError("--next 0 without --labels leaves nothing to do: give either")
+        from cfcl.use import classify as classifying
+        from cfcl.use import labels as labelling
+        from cfcl.use import load_encoder, sources
+        from cfcl.use.embedding import collect
+
+        given = None if labels is None else labelling.read(labels)
+        trained, source = load_encoder(encoder, device=device), sources.find(images)
+        with counting("embedding", len(source.names)) as watch:
+            space: Space = "embedding" if embedding else "features"
+            vectors = collect(source, trained, space=space, workers=workers, watch=watch)
+        known = None
+        if given is not None:
+            known = labelling.match(given, vectors.names, [item.name for item in vectors.skipped])
+            found = classifying.classify(vectors, known)
+            classifying.write(out, found.predictions)
+            console.print(_classes_table(found), _told(found), highlight=False)
+            console.print(f"Predictions: {out}", soft_wrap=True, highlight=False)
+        if number:
+            chosen = classifying.to_label(vectors, known, number)
+            classifying.write_blank(following, [vectors.names[place] for place in chosen])
+            console.print(f"Label next: {following}", soft_wrap=True, highlight=False)
+        tell_skipped(vectors.skipped)
+
+
+def _classes_table(found: "Classified") -> Table:
+    """How many images of each class: as labelled, and as predicted."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("class")
+    for title in ("labelled", "predicted", "mean confidence"):
+        table.add_column(title, justify="right")
+    for label, count in zip(found.classes, found.given, strict=True):
+        sure = [item.confidence for item in found.predictions if item.label == label]
+        table.add_row(label, f"{count:,}", f"{len(sure):,}", f"{100 * sum(sure) / len(sure):.0f} %" if sure else "–")
+    return table
+
+
+def _told(found: "Classified") -> str:
+    fitted, size = found.fitted, sum(found.given)
+    low, high = (100 * end for end in fitted.interval)
+    return (
+        f"Cross-validated accuracy on the {size:,} labelled images ({fitted.num_folds} folds): "
+        f"{100 * fitted.accuracy:.1f} %, 95 % interval {low:.0f} to {high:.0f} %."
+    )
+
+
 def check_free(*outs: Path | None, force: bool) -> None:
     """Refuse to write over files that are there."""
     for out in outs:
@@ -92,7 +177,8 @@ def tell_skipped(skipped: "Sequence[Skipped]") -> None:
     if not skipped:
         return
     for item in skipped[:SHOWN]:
-        complaints.print(f"skipped {item.name}: {item.why}")
+        complaints.print(f"skipped: {item.why}")
     more = f", {len(skipped) - SHOWN:,} of them not named here" if len(skipped) > SHOWN else ""
-    complaints.print(f"{len(skipped):,} images could not be read and were skipped{more}")
+    counted = "1 image" if len(skipped) == 1 else f"{len(skipped):,} images"
+    complaints.print(f"{counted} skipped{more}; all others are in the result")
     raise typer.Exit(1)

@@ -78,21 +78,26 @@ def few_label_hits(
     Embeddings are standardised already, by all training points: only labels are few. Single precision, all draws at
     once.
     """
-    few = train[chosen].float()
+    weights = few_label_weights(train[chosen].float(), train_labels[chosen], num_classes=num_classes, ridge=ridge)
+    return _hits(test.float(), test_labels, weights)
+
+
+def few_label_weights(
+    few: Float[Tensor, "*sets few dim"], labels: Int[Tensor, "*sets few"], *, num_classes: int, ridge: float
+) -> Float[Tensor, "*sets classes dim+1"]:
+    """What `softmax_regression` finds, in single precision; fast where there are fewer points than dimensions."""
     # The best weights lie in the span of the points: seen in a basis of it they are fewer, and no others.
-    basis = torch.linalg.qr(few.mT).Q if few.shape[1] < few.shape[2] else None
+    basis = torch.linalg.qr(few.mT).Q if few.shape[-2] < few.shape[-1] else None
     weights = softmax_regression(
         few if basis is None else few @ basis,
-        train_labels[chosen],
+        labels,
         num_classes=num_classes,
         ridge=ridge,
         max_iterations=100,
         tolerance=3e-4,
         precision=torch.float32,
     )
-    if basis is not None:
-        weights = torch.cat([weights[..., :-1] @ basis.mT, weights[..., -1:]], dim=-1)
-    return _hits(test.float(), test_labels, weights)
+    return weights if basis is None else torch.cat([weights[..., :-1] @ basis.mT, weights[..., -1:]], dim=-1)
 
 
 def linear_probe_sgd(
