@@ -54,7 +54,7 @@ def test_wilsons_interval_by_hand() -> None:
     # 8 of 10 with a quantile of 2: middle (0.8 + 0.2) / 1.4 = 0.714286, half 2 / 1.4 × sqrt(0.016 + 0.01) = 0.230350
     low, high = classifier.wilson(8, 10, quantile=2.0)
     assert (low, high) == pytest.approx((0.483936, 0.944636), abs=1e-6)
-    assert classifier.wilson(0, 5)[0] == 0.0
+    assert classifier.wilson(0, 5)[0] == pytest.approx(0.0, abs=1e-12)
     assert classifier.wilson(5, 5)[1] == pytest.approx(1.0)
 
 
