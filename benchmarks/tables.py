@@ -5,14 +5,15 @@
     python benchmarks/tables.py --plan             # how many runs each table lacks, and no run
     python benchmarks/tables.py --draw             # draw what is there
 
-Every run that ends is written down at once, so the command may be stopped, and given again. Datasets are searched where
-`cfcl` searches them.
+Every run that ends is written down at once, and one that does not end is gone on with from its newest checkpoint, so
+the command may be stopped, and given again. Datasets are searched where `cfcl` searches them.
 """
 
 import argparse
 import csv
 import json
 import math
+import shutil
 import statistics
 import subprocess
 import sys
@@ -28,6 +29,8 @@ from cfcl.config import Config
 
 HERE = Path(__file__).parents[1] / "docs" / "results" / "encoder"
 RUNS = HERE / "runs.csv"
+UNDER_WAY = Path(__file__).parents[1] / "runs" / "tables"
+"""Folders of runs that have not ended."""
 FIELDS = (
     "digest", "table", "row", "method", "seed", "steps", "seconds", "item_bytes", "bytes_d2d", "bytes_up",
     "evaluations",
@@ -141,13 +144,15 @@ def one(table: str, name: str, seed: int) -> dict[str, Any]:
     row = next(row for row in TABLES[table][0] if row.name == name)
     config = row.config(seed)
     begun = time.perf_counter()
-    result = cfcl.run(config, workers=1)
+    result = cfcl.run(config, workers=1, out=UNDER_WAY, plotted=False)
     encoder = world.build(config).setting.encoder
     rows = [
         [row.step, row.probe, row.few, row.features_probe, row.features_few, row.effective_rank]
         for row in result.evaluations
     ]
     last = result.evaluations[-1]
+    assert result.folder is not None
+    shutil.rmtree(result.folder)
     return {
         "digest": config.digest,
         "table": table,
