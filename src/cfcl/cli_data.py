@@ -117,10 +117,11 @@ def show(
         wanted = _data_config(spec, overrides_with(overrides, data_dir))
         if reading.exists(out) and not force:
             raise CfclError(f"{str(out)!r} exists already: give --force to replace it, or another --out")
-        from cfcl.data import datasets, sheet
+        from cfcl.data import datasets
+        from cfcl.use import contact, output
 
         dataset = datasets.load(wanted)
-        sheet.write(dataset, out, force=force)
+        output.write(out, contact.png(contact.sheet(contact.of_dataset(dataset))))
         labels = f"{dataset.num_classes} labels" if dataset.num_classes else "no labels"
         console.print(
             f"{dataset.name}: {len(dataset.train_images):,} training and {len(dataset.test_images):,} test images of "

@@ -95,19 +95,17 @@ def classify(
     Example: `cfcl classify photos --labels labels.csv --encoder runs/digits-cfcl-explicit-s0-1a2b3c`
     """
     with user_errors():
-        following = out.with_name(f"{out.stem}-next.csv")
-        written = [out] if labels is not None else []
-        written += [following] if number else []
-        check_free(*written, force=force)
-        if out.suffix.lower() != ".csv":
-            raise CfclError(f"--out {str(out)!r} does not end in .csv: predictions are written as a table of that kind")
+        following, sheet = (out.with_name(f"{out.stem}-next{suffix}") for suffix in (".csv", ".png"))
+        written = [*([out] if labels is not None else []), *([following, sheet] if number else [])]
         if not written:
             raise CfclError("--next 0 without --labels leaves nothing to do: give either")
+        check_free(*written, force=force)
         from cfcl.use import classify as classifying
         from cfcl.use import labels as labelling
-        from cfcl.use import load_encoder, sources
+        from cfcl.use import load_encoder, output, sources
         from cfcl.use.embedding import collect
 
+        output.check_suffix(out, "--out", ".csv")
         given = None if labels is None else labelling.read(labels)
         trained, source = load_encoder(encoder, device=device), sources.find(images)
         with counting("embedding", len(source.names)) as watch:
@@ -123,7 +121,8 @@ def classify(
         if number:
             chosen = classifying.to_label(vectors, known, number)
             classifying.write_blank(following, [vectors.names[place] for place in chosen])
-            console.print(f"Label next: {following}", soft_wrap=True, highlight=False)
+            classifying.write_sheet(sheet, classifying.rows(source, vectors, chosen))
+            console.print(f"To label next: {following}, shown in {sheet}", soft_wrap=True, highlight=False)
         tell_skipped(vectors.skipped)
 
 

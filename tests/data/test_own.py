@@ -11,7 +11,7 @@ from torch.utils.data import Dataset as TorchDataset
 import cfcl
 from cfcl import config as configs
 from cfcl.config import DataConfig
-from cfcl.data import datasets, limits, sheet, splits
+from cfcl.data import datasets, limits, splits
 from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
 from tests.conftest import small
@@ -382,22 +382,3 @@ def test_a_run_on_the_devices_that_the_folders_name(tmp_path: Path) -> None:
 def test_the_printed_config_of_own_data_reads_back() -> None:
     wanted = configs.load("digits", ["data.dataset=folder", "data.path=a b", "data.image_size=9", "data.grey=true"])
     assert configs.parse(configs.to_toml(wanted)) == wanted
-
-
-def test_a_contact_sheet_has_a_row_for_each_label(tmp_path: Path) -> None:
-    images = torch.zeros(30, 1, 28, 28, dtype=torch.uint8)
-    images[20:] = 200
-    labels = torch.tensor([5] * 20 + [2] * 10)
-    dataset = Dataset("x", images, labels, images, labels)
-
-    picture = sheet.draw(dataset)
-
-    # images twice as large: 56 wide and a gap of 4, ten of them beside a margin of 36; two rows
-    assert picture.size == (36 + 10 * 60, 4 + 2 * 60)
-    assert picture.getpixel((40, 10)) == (200, 200, 200)  # label 2 comes first
-    assert picture.getpixel((40, 70)) == (0, 0, 0)
-    assert sheet.draw(Dataset("x", images, None, images, None)).size == (4 + 10 * 60, 4 + 3 * 60)
-    out = sheet.write(dataset, tmp_path / "new" / "sheet.png")
-    with pytest.raises(CfclError, match="exists already: give --force"):
-        sheet.write(dataset, out)
-    sheet.write(dataset, out, force=True)

@@ -7,23 +7,35 @@ from PIL import Image
 from cfcl.config import ModelConfig
 from cfcl.models import Encoder
 from cfcl.use import TrainedEncoder
-
-SHAPE = (1, 8, 8)
-
-
-def encoder(shape: tuple[int, int, int] = SHAPE, **settings: object) -> TrainedEncoder:
-    model = Encoder(ModelConfig.model_validate({"embedding_dim": 4, **settings}), shape, seed=3)
-    return TrainedEncoder(model, model.initial)
+from tests.use.made import draw
 
 
-def draw(size: int, *shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, 256, (size, *shape), dtype=np.uint8)
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of an encoder of grey images of 8×8, not trained."""
+    path = tmp_path_factory.mktemp("encoder") / "encoder.safetensors"
+    built = Encoder(ModelConfig(embedding_dim=4), (1, 8, 8), seed=0)
+    TrainedEncoder(built, built.initial).save(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve pictures of noise in two sub-folders, the last of which is the first again."""
+    folder = tmp_path_factory.mktemp("photos")
+    generator = np.random.default_rng(0)
+    for number in range(11):
+        path = folder / ("cats" if number < 6 else "dogs & <b>") / f"{number:02}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(generator.integers(0, 256, (8, 8), dtype=np.uint8)).save(path)
+    (folder / "dogs & <b>" / "11.png").write_bytes((folder / "cats" / "00.png").read_bytes())
+    return folder
 
 
 @pytest.fixture
-def photos(tmp_path: Path) -> Path:
+def mixed(tmp_path: Path) -> Path:
     """A folder of seven pictures of several sizes and kinds, one of them in a sub-folder."""
-    folder = tmp_path / "photos"
+    folder = tmp_path / "mixed"
     (folder / "more").mkdir(parents=True)
     sizes = [(8, 8), (20, 9), (30, 30), (8, 9), (12, 12), (7, 5)]
     for number, (height, width) in enumerate(sizes):

@@ -7,7 +7,7 @@ from PIL import Image
 
 from cfcl.errors import CfclError
 from cfcl.use.intake import batch
-from tests.use.conftest import draw
+from tests.use.made import draw
 
 GREY = draw(5, 8, 6)
 COLOUR = draw(5, 8, 6, 3)

@@ -7,7 +7,7 @@ import pytest
 from cfcl.errors import CfclError
 from cfcl.use import sources
 from cfcl.use.sources import Piece
-from tests.use.conftest import SHAPE, draw
+from tests.use.made import SHAPE, draw
 
 NAMES = ["0.png", "1.png", "2.png", "3.png", "4.png", "5.png", "more/6.png"]
 
@@ -16,31 +16,31 @@ def read(path: Path, shape: tuple[int, int, int] = SHAPE) -> list[Piece]:
     return [piece() for piece in sources.find(path).pieces(shape)]
 
 
-def test_a_folder_gives_all_its_pictures_by_name(photos: Path) -> None:
-    (piece,) = read(photos)
+def test_a_folder_gives_all_its_pictures_by_name(mixed: Path) -> None:
+    (piece,) = read(mixed)
     assert (piece.names, piece.images.shape, piece.skipped) == (NAMES, (7, *SHAPE), [])
-    assert sources.find(photos).picture(1).size == (9, 20)
+    assert sources.find(mixed).picture(1).size == (9, 20)
 
 
-def test_pieces_are_as_long_as_memory_allows(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_are_as_long_as_memory_allows(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "VALUES", 3 * 64)
-    assert [piece.names for piece in read(photos)] == [NAMES[:3], NAMES[3:6], NAMES[6:]]
-    assert [len(piece.names) for piece in read(photos, (3, 8, 8))] == [1] * 7
+    assert [piece.names for piece in read(mixed)] == [NAMES[:3], NAMES[3:6], NAMES[6:]]
+    assert [len(piece.names) for piece in read(mixed, (3, 8, 8))] == [1] * 7
     monkeypatch.setattr(sources, "VALUES", 1)
-    assert [len(piece.names) for piece in read(photos)] == [1] * 7
+    assert [len(piece.names) for piece in read(mixed)] == [1] * 7
 
 
-def test_a_list_names_files_beside_it(photos: Path) -> None:
-    (photos.parent / "some.txt").write_text("photos/3.png\n\n  photos/more/6.png\nphotos/gone.png\n")
-    (piece,) = read(photos.parent / "some.txt")
-    assert piece.names == ["photos/3.png", "photos/more/6.png"]
-    assert [item.name for item in piece.skipped] == ["photos/gone.png"]
+def test_a_list_names_files_beside_it(mixed: Path) -> None:
+    (mixed.parent / "some.txt").write_text("mixed/3.png\n\n  mixed/more/6.png\nmixed/gone.png\n")
+    (piece,) = read(mixed.parent / "some.txt")
+    assert piece.names == ["mixed/3.png", "mixed/more/6.png"]
+    assert [item.name for item in piece.skipped] == ["mixed/gone.png"]
     assert "No such file" in piece.skipped[0].why
 
 
-def test_unreadable_pictures_are_left_out_with_the_reason(photos: Path) -> None:
-    (photos / "3.png").write_bytes(b"rubbish")
-    (piece,) = read(photos)
+def test_unreadable_pictures_are_left_out_with_the_reason(mixed: Path) -> None:
+    (mixed / "3.png").write_bytes(b"rubbish")
+    (piece,) = read(mixed)
     assert piece.names == [name for name in NAMES if name != "3.png"]
     assert len(piece.images) == 6
     assert [item.name for item in piece.skipped] == ["3.png"]

@@ -12,7 +12,7 @@ import cfcl
 from cfcl.errors import CfclError
 from cfcl.use import Origin, TrainedEncoder, load_encoder
 from tests.conftest import small
-from tests.use.conftest import SHAPE, draw, encoder
+from tests.use.made import SHAPE, draw, encoder
 
 IMAGES = torch.from_numpy(draw(5, *SHAPE))
 ORIGIN = Origin("0123456789ab", "cfcl-explicit", 7, 600, "digits", "ab" * 32)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from cfcl import __version__, methods, reading
+from cfcl import __version__, methods, page, reading
 from cfcl import config as configs
 from cfcl.errors import CfclError
 from cfcl.files import write_atomically
-from cfcl.runs import labels, network, page, plots, style, yardsticks
+from cfcl.page import Html, tag
+from cfcl.runs import labels, network, plots, style, yardsticks
 from cfcl.runs.folders import Run
 from cfcl.runs.overview import Entry
-from cfcl.runs.page import Html, tag
 from cfcl.runs.plots import HEALTH, PULLS, TRAINING, Quantity
 from cfcl.runs.progress import number, size
 from cfcl.runs.series import by_name, differences, final, settings, show, usual

@@ -1,8 +1,7 @@
 """A study as one self-contained page."""
 
-from cfcl import __version__
-from cfcl.runs import page
-from cfcl.runs.page import Html, tag
+from cfcl import __version__, page
+from cfcl.page import Html, tag
 from cfcl.study import captions, claims, report
 from cfcl.study.captions import Chapter
 from cfcl.study.figures.figure import Picture

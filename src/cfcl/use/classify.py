@@ -8,10 +8,13 @@ from pathlib import Path
 
 import torch
 
-from cfcl.errors import CfclError
-from cfcl.files import write_atomically
-from cfcl.use import classifier, labels
+from cfcl.use import classifier, contact, labels, output
+from cfcl.use.contact import Cell, Row
 from cfcl.use.embedding import Vectors
+from cfcl.use.sources import Source
+
+COLUMNS = 10
+"""Images of a row of the sheet."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,17 @@ def to_label(vectors: Vectors, given: labels.Labels | None, number: int) -> list
     return classifier.next_to_label(torch.from_numpy(vectors.values), known, number)
 
 
+def rows(source: Source, vectors: Vectors, places: Sequence[int]) -> list[Row]:
+    """Those of the images, in their order, under their names."""
+    cells = [Cell(source.picture(vectors.positions[place]), (vectors.names[place],)) for place in places]
+    return [Row(str(start + 1), cells[start : start + COLUMNS]) for start in range(0, len(cells), COLUMNS)]
+
+
+def write_sheet(path: Path, found: Sequence[Row]) -> None:
+    """The contact sheet."""
+    output.write(path, contact.png(contact.sheet(found)))
+
+
 def write(path: Path, predictions: Sequence[Prediction]) -> None:
     """The predictions as a CSV file."""
     rows = [(item.name, item.label, f"{item.confidence:.4f}") for item in predictions]
@@ -72,8 +86,4 @@ def _write(path: Path, head: Sequence[str], rows: Sequence[Sequence[str]]) -> No
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(head)
     writer.writerows(rows)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, text.getvalue().encode())
-    except OSError as error:
-        raise CfclError(f"cannot write {str(path)!r} ({error.strerror or error}): choose another --out") from None
+    output.write(path, text.getvalue().encode())

@@ -1,7 +1,11 @@
-"""HTML in one file: no template engine, no script, nothing fetched."""
+"""HTML in one file: no template engine, nothing fetched, and no script but the one that a page is given."""
 
+import hashlib
 import html
+import json
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from cfcl.shown import visible
 
@@ -68,14 +72,35 @@ def figure(svg: str, title: str, caption: str) -> Html:
     return tag("figure", Html(named), tag("figcaption", caption))
 
 
-def document(title: str, *body: str) -> str:
-    """A whole page."""
+def picture(content: bytes, kind: str, title: str, **attributes: str) -> Html:
+    """A picture, in the page itself; `kind` is png or jpeg, and `title` is read out instead of it."""
+    opened = tag("img", src=data_uri(content, kind), alt=title, **attributes)
+    return Html(opened.removesuffix("</img>"))
+
+
+def data_uri(content: bytes, kind: str) -> str:
+    """The address of a picture that is its own content."""
+    return f"data:image/{kind};base64,{b64encode(content).decode()}"
+
+
+def data(value: Any, **attributes: str) -> Html:
+    """What a page's script reads: JSON that a browser does not run, whatever is in it."""
+    text = json.dumps(value, separators=(",", ":"))  # in ASCII, so that nothing hidden is in it
+    return tag("script", Html(text.replace("<", "\\u003c")), type="application/json", **attributes)
+
+
+def document(title: str, *body: str, style: str = "", script: str = "") -> str:
+    """A whole page; of scripts it runs the one that is given, and no other that got into it."""
+    policy = POLICY
+    if script:
+        policy += f"; script-src 'sha256-{b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+        body = (*body, tag("script", Html(script)))
     head = join(
         [
             Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
-            Html(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'),
+            Html(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
             tag("title", title),
-            tag("style", Html(STYLE)),
+            tag("style", Html(STYLE + style)),
         ]
     )
     return f"<!DOCTYPE html>\n{tag('html', tag('head', head), tag('body', *body), lang='en')}\n"
