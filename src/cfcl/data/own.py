@@ -64,7 +64,8 @@ def from_folder(config: DataConfig) -> Dataset:
     seen, found = _survey_folder(config)
     for line in found.notes:
         note(line)
-    images = _stack([path for files in found.files for path in files], config)
+    with pictures.quietly():
+        images = _stack([path for files in found.files for path in files], config)
     name = _path(config).name or "folder"
     dataset = divide(name, images, seen.labels, seen.devices, fraction=config.test_fraction)
     return replace(dataset, classes=found.names) if found.layout == "classes" else dataset
@@ -108,9 +109,14 @@ def _survey_folder(config: DataConfig) -> tuple[Survey, listing.Listing]:
         has_test=False,
         layout=found.layout,
         names=found.names,
-        looks=cache(lambda: [pictures.look(file) for file in files]),
+        looks=cache(lambda: _looks(files)),
     )
     return seen, found
+
+
+def _looks(files: Sequence[Path]) -> list[Look]:
+    with pictures.quietly():
+        return [pictures.look(file) for file in files]
 
 
 def _survey_npz(config: DataConfig) -> Survey:

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +32,11 @@ class Look(NamedTuple):
     height: int
     width: int
     grey: bool
+
+
+def quietly() -> AbstractContextManager[object]:
+    """While pictures are read: Pillow warns of much that is odd and harmless. Not in threads, which share warnings."""
+    return warnings.catch_warnings(action="ignore")
 
 
 def look(path: Path) -> Look:
@@ -97,7 +102,7 @@ def _shallow(image: Image.Image) -> Image.Image:
 def _opened(path: Path) -> Iterator[Image.Image]:
     """The file, its head read; whatever is wrong with it, now or when it is decoded, becomes one line."""
     try:
-        with warnings.catch_warnings(action="ignore"), Image.open(path, formats=FORMATS) as file:
+        with Image.open(path, formats=FORMATS) as file:
             if file.width * file.height > MAX_PIXELS:
                 raise ValueError(f"{file.width:,}×{file.height:,} pixels are more than {MAX_PIXELS:,}")
             yield file

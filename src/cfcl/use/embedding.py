@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cfcl.data import pictures
 from cfcl.errors import CfclError
 from cfcl.use.sources import Piece, Skipped, Source
 from cfcl.use.trained import TrainedEncoder
@@ -75,11 +76,12 @@ def collect(
     names: list[str] = []
     values: list[Values] = []
     skipped: list[Skipped] = []
-    for part in stream(source, encoder, space=space, workers=workers):
-        names += part.names
-        values.append(part.values)
-        skipped += part.skipped
-        watch(len(names) + len(skipped))
+    with pictures.quietly():
+        for part in stream(source, encoder, space=space, workers=workers):
+            names += part.names
+            values.append(part.values)
+            skipped += part.skipped
+            watch(len(names) + len(skipped))
     if not names:
         raise unreadable(skipped)
     lost = {item.name for item in skipped}

@@ -24,6 +24,11 @@ def batch(images: object, shape: Shape) -> Tensor:
     to 8 bits. An array of three axes is one image if its first or last axis has 1 or 3 entries, and otherwise, or if
     its last two are those of a grey encoder, a batch of grey ones.
     """
+    with pictures.quietly():
+        return _batch(images, shape)
+
+
+def _batch(images: object, shape: Shape) -> Tensor:
     if isinstance(images, str | Path | Image.Image):
         return _one(images, shape)
     if isinstance(images, Tensor | np.ndarray):

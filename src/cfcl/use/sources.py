@@ -16,8 +16,8 @@ from cfcl.use import intake
 from cfcl.use.intake import Shape
 
 LIST = ".txt"
-AT_ONCE = 256
-"""Images of a piece, at most."""
+AT_ONCE = 128
+"""Images of a piece, at most: fewer keep both cores busy to the end, and more leave the cache."""
 VALUES = 2**22
 """Values of the images of a piece, as they are or as the encoder sees them, at most; but one image always fits."""
 

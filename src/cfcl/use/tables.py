@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfcl import reading
+from cfcl.data import pictures
 from cfcl.errors import CfclError
 from cfcl.files import opened_atomically
 from cfcl.use.embedding import Space, Values, Watch, stream, unreadable
@@ -64,7 +65,7 @@ def write(
     """Embed all images of `source` into the file at `path`; comes back with those that could not be read."""
     dim = encoder.embedding_dim if space == "embedding" else encoder.feature_dim
     skipped: list[Skipped] = []
-    with writing(path, dim=dim, encoder=encoder.digest, space=space) as append:
+    with pictures.quietly(), writing(path, dim=dim, encoder=encoder.digest, space=space) as append:
         done = 0
         for part in stream(source, encoder, space=space, workers=workers):
             append(part.names, part.values)
