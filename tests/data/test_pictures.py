@@ -142,9 +142,8 @@ BAD: dict[str, tuple[Callable[[Path], Path], str]] = {
 def test_a_file_that_is_no_picture_gets_one_line(tmp_path: Path, kind: str) -> None:
     cause, reason = BAD[kind]
     path = cause(tmp_path)
-    with pytest.raises(CfclError) as caught:
-        with pictures.quietly():
-            pictures.read(path, grey=False, size=None)
+    with pytest.raises(CfclError) as caught, pictures.quietly():
+        pictures.read(path, grey=False, size=None)
     line = str(caught.value)
     assert "\n" not in line
     assert line.startswith(f"{path} is not a readable image (")
