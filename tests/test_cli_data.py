@@ -3,14 +3,18 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from PIL import Image
 from typer.testing import CliRunner, Result
 
 from cfcl import terminal
 from cfcl.cli import app
-from cfcl.data import catalogue, notes
+from cfcl.config import DataConfig
+from cfcl.data import catalogue, datasets, notes, saving
 from cfcl.data.catalogue import File, ImageSet
+from cfcl.data.splits import Dataset
 from tests.conftest import SMALL
 from tests.data.conftest import usps_line, write_usps
 from tests.data.test_fetch import BODY, OTHER, serving
@@ -142,3 +146,37 @@ def test_help_teaches() -> None:
     for command in ("list", "fetch", "show"):
         assert command in invoke("--help").output
         assert "Example" in invoke(command, "--help").output
+
+
+def test_a_dataset_becomes_a_folder_of_pictures(tmp_path: Path) -> None:
+    result = invoke("save", "digits", "--out", str(tmp_path / "new" / "photos"))
+    assert (result.exit_code, "359 pictures" in result.stdout) == (0, True)
+    folder = tmp_path / "new" / "photos"
+    assert sorted(path.name for path in folder.iterdir()) == [f"{place:03}.png" for place in range(359)] + [
+        "labels.csv"
+    ]
+    digits = datasets.load(DataConfig())
+    assert digits.test_labels is not None
+    with Image.open(folder / "007.png") as image:
+        assert np.array_equal(np.asarray(image), digits.test_images[7, 0].numpy())
+    lines = (folder / "labels.csv").read_text().splitlines()
+    assert (lines[0], lines[8]) == ("name,label", f"007.png,{int(digits.test_labels[7])}")
+    assert invoke("save", "digits", "--split", "train", "--out", str(tmp_path / "train")).exit_code == 0
+    assert len(list((tmp_path / "train").glob("*.png"))) == 1438
+
+
+def test_a_folder_that_is_there_or_cannot_be_is_left_alone(tmp_path: Path) -> None:
+    assert "exists already" in complaint(invoke("save", "digits", "--out", str(tmp_path)))
+    (tmp_path / "file").write_text("")
+    assert "cannot write" in complaint(invoke("save", "digits", "--out", str(tmp_path / "file" / "photos")))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_names_of_classes_are_written_as_any_table_has_them(tmp_path: Path) -> None:
+    images = torch.zeros(2, 3, 4, 4, dtype=torch.uint8)
+    labels = torch.tensor([1, 0])
+    dataset = Dataset("mine", images, None, images, labels, classes=('a "b", c', "d"))
+    saving.save(dataset, "test", tmp_path / "x")
+    assert (tmp_path / "x" / "labels.csv").read_text() == 'name,label\n0.png,d\n1.png,"a ""b"", c"\n'
+    saving.save(dataset, "train", tmp_path / "y")
+    assert sorted(path.name for path in (tmp_path / "y").iterdir()) == ["0.png", "1.png"]

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Literal, get_args
 
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
@@ -128,6 +128,31 @@ def show(
             f"{'×'.join(map(str, dataset.image_shape))}, {labels}. Contact sheet: {out}",
             soft_wrap=True,
         )
+
+
+@app.command()
+def save(
+    spec: Annotated[str, typer.Argument(help="A dataset (digits, usps, folder...), a preset, or a TOML file.")],
+    out: Annotated[Path, typer.Option(help="The new folder for the pictures.")],
+    split: Annotated[Literal["test", "train"], typer.Option(help="Which images.")] = "test",
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting.")
+    ] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Write the images of a dataset as PNG files, with a table `labels.csv` beside them, to try things on.
+
+    Example: `cfcl data save digits --out photos`, then `cfcl embed photos --encoder RUN`
+    """
+    with user_errors():
+        wanted = _data_config(spec, overrides_with(overrides, data_dir))
+        from cfcl.data import datasets, saving
+
+        dataset = datasets.load(wanted)
+        with Progress(Words("{task.description}"), BarColumn(), console=console, transient=True) as bars:
+            task = bars.add_task("writing", total=None)
+            number = saving.save(dataset, split, out, watch=lambda done: bars.update(task, completed=done))
+        console.print(f"Written: {number:,} pictures in {out}", soft_wrap=True, highlight=False)
 
 
 def _data_config(spec: str, overrides: list[str]) -> config.DataConfig:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import matplotlib
 import torch
 from PIL import Image, ImageDraw, ImageFont
-from torch import Tensor
 
+from cfcl.data import saving
 from cfcl.data.splits import Dataset
 from cfcl.shown import visible
 
@@ -96,7 +96,7 @@ def of_dataset(dataset: Dataset) -> list[Row]:
     else:
         known = torch.unique(labels)[:MAX_ROWS].tolist()
         parts = [(str(label), (labels == label).nonzero().squeeze(1)[:COLUMNS]) for label in known]
-    return [Row(title, [Cell(_picture(image)) for image in dataset.train_images[part]]) for title, part in parts]
+    return [Row(title, [Cell(saving.picture(image)) for image in dataset.train_images[part]]) for title, part in parts]
 
 
 @lru_cache(maxsize=1)
@@ -143,8 +143,3 @@ def _short(words: str, width: int) -> str:
         if font().getlength(found) <= width:
             return found
     return ""
-
-
-def _picture(image: Tensor) -> Image.Image:
-    pixels = image[0] if len(image) == 1 else image.permute(1, 2, 0)
-    return Image.fromarray(pixels.contiguous().numpy())

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from cfcl.data import pictures
+from cfcl.data import pictures, saving
 from cfcl.errors import CfclError
 from cfcl.models.encoder import reason
 
@@ -94,7 +94,7 @@ def _fitted(images: Tensor, shape: Shape) -> Tensor:
         return given
     if given.dtype != torch.uint8:
         given = given.mul(255).round().to(torch.uint8)
-    found = [pixels(_pil(image), shape) for image in given.cpu()]
+    found = [pixels(saving.picture(image), shape) for image in given.cpu()]
     return torch.from_numpy(np.stack(found)) if found else torch.zeros(0, *shape, dtype=torch.uint8)
 
 
@@ -125,8 +125,3 @@ def _channels_first(images: Tensor, shape: Shape) -> Tensor:
             f"{', '.join(map(str, shape))}) or images of another size with 1 or 3 channels: reshape them"
         )
     return found
-
-
-def _pil(image: Tensor) -> Image.Image:
-    flat = image[0] if len(image) == 1 else image.movedim(0, 2)
-    return Image.fromarray(flat.contiguous().numpy())
