@@ -2,6 +2,7 @@
 
     python benchmarks/tables.py                    # what is missing of all tables, two runs at a time, then draw
     python benchmarks/tables.py dial objectives    # of these
+    python benchmarks/tables.py svhn --rows fedavg,uniform-explicit
     python benchmarks/tables.py --plan             # how many runs each table lacks, and no run
     python benchmarks/tables.py --draw             # draw what is there
 
@@ -114,15 +115,17 @@ TABLES: dict[str, tuple[list[Row], Sequence[int]]] = {
 }
 
 
-def missing(names: Iterable[str], known: Mapping[str, Any]) -> Iterator[tuple[str, Row, int]]:
-    """The runs that tables lack, seed by seed."""
+def missing(
+    names: Iterable[str], known: Mapping[str, Any], only: Sequence[str] = ()
+) -> Iterator[tuple[str, Row, int]]:
+    """The runs that tables lack, seed by seed; of all rows, or of `only` some."""
     seen = set(known)
     for name in names:
         rows, seeds = TABLES[name]
         for seed in seeds:
             for row in rows:
                 digest = row.config(seed).digest
-                if digest not in seen:
+                if digest not in seen and (not only or row.name in only):
                     seen.add(digest)
                     yield name, row, seed
 
@@ -168,9 +171,9 @@ def one(table: str, name: str, seed: int) -> dict[str, Any]:
     }
 
 
-def run(names: Sequence[str], jobs: int) -> None:
+def run(names: Sequence[str], jobs: int, only: Sequence[str] = ()) -> None:
     """Do what is missing, `jobs` runs at a time."""
-    todo = list(missing(names, read()))
+    todo = list(missing(names, read(), only))
     print(f"{len(todo)} runs to do", flush=True)
     HERE.mkdir(parents=True, exist_ok=True)
 
@@ -334,6 +337,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help=", ".join(TABLES))
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--rows", default="", help="only these rows, with commas between; their names are in the tables")
     parser.add_argument("--plan", action="store_true")
     parser.add_argument("--draw", action="store_true")
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -348,7 +352,7 @@ def main() -> None:
             print(f"{name}: {lacking} of {whole} runs missing")
         return
     if not options.draw:
-        run(names, options.jobs)
+        run(names, options.jobs, [row.strip() for row in options.rows.split(",") if row.strip()])
     draw(list(TABLES))
 
 
