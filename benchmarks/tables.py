@@ -115,9 +115,7 @@ TABLES: dict[str, tuple[list[Row], Sequence[int]]] = {
 }
 
 
-def missing(
-    names: Iterable[str], known: Mapping[str, Any], only: Sequence[str] = ()
-) -> Iterator[tuple[str, Row, int]]:
+def missing(names: Iterable[str], known: Mapping[str, Any], only: Sequence[str] = ()) -> Iterator[tuple[str, Row, int]]:
     """The runs that tables lack, seed by seed; of all rows, or of `only` some."""
     seen = set(known)
     for name in names:
@@ -337,7 +335,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help=", ".join(TABLES))
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--rows", default="", help="only these rows, with commas between; their names are in the tables")
+    parser.add_argument(
+        "--rows", default="", help="only these rows, with commas between; their names are in the tables"
+    )
     parser.add_argument("--plan", action="store_true")
     parser.add_argument("--draw", action="store_true")
     parser.add_argument("--one", help=argparse.SUPPRESS)
