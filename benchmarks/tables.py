@@ -4,6 +4,7 @@
     python benchmarks/tables.py dial objectives    # of these
     python benchmarks/tables.py svhn --rows fedavg,uniform-explicit
     python benchmarks/tables.py --plan             # how many runs each table lacks, and no run
+    python benchmarks/tables.py --yardsticks       # what one would use instead, for every set and seed that lacks it
     python benchmarks/tables.py --draw             # draw what is there
 
 Every run that ends is written down at once, and one that does not end is gone on with from its newest checkpoint, so
@@ -13,9 +14,7 @@ the command may be stopped, and given again. Datasets are searched where `cfcl` 
 import argparse
 import csv
 import json
-import math
 import shutil
-import statistics
 import subprocess
 import sys
 import time
@@ -30,6 +29,7 @@ from cfcl.config import Config
 
 HERE = Path(__file__).parents[1] / "docs" / "results" / "encoder"
 RUNS = HERE / "runs.csv"
+YARDSTICKS = HERE / "yardsticks.csv"
 UNDER_WAY = Path(__file__).parents[1] / "runs" / "tables"
 """Folders of runs that have not ended."""
 FIELDS = (
@@ -115,6 +115,10 @@ TABLES: dict[str, tuple[list[Row], Sequence[int]]] = {
 }
 
 
+SETS = {"usps": 2007, "digits": 359, "fashion-mnist": 10_000, "svhn": 26_032}
+"""Tables of one set of images each, with the number of test images."""
+
+
 def missing(names: Iterable[str], known: Mapping[str, Any], only: Sequence[str] = ()) -> Iterator[tuple[str, Row, int]]:
     """The runs that tables lack, seed by seed; of all rows, or of `only` some."""
     seen = set(known)
@@ -169,6 +173,37 @@ def one(table: str, name: str, seed: int) -> dict[str, Any]:
     }
 
 
+def read_yardsticks() -> list[dict[str, str]]:
+    """What one would use instead, by set and seed."""
+    if not YARDSTICKS.exists():
+        return []
+    with YARDSTICKS.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def measure_yardsticks(names: Iterable[str]) -> None:
+    """The yardsticks of those sets whose seeds lack them."""
+    from cfcl.runs import baselines
+
+    labels = ("1", "10", "100", "all")
+    for name in names:
+        rows, seeds = TABLES[name]
+        if name not in SETS:
+            continue
+        for seed in set(seeds) - {int(row["seed"]) for row in read_yardsticks() if row["set"] == name}:
+            found = baselines.measure(rows[0].config(seed))
+            new = not YARDSTICKS.exists()
+            with YARDSTICKS.open("a", encoding="utf-8", newline="") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                if new:
+                    writer.writerow(("set", "seed", "name", "dim", *labels))
+                writer.writerows(
+                    (name, seed, item.name, item.dim, *(f"{item.accuracies[key].mean:.5f}" for key in labels))
+                    for item in found
+                )
+            print(f"{name}, seed {seed}: {len(found)} yardsticks", flush=True)
+
+
 def run(names: Sequence[str], jobs: int, only: Sequence[str] = ()) -> None:
     """Do what is missing, `jobs` runs at a time."""
     todo = list(missing(names, read(), only))
@@ -189,146 +224,12 @@ def run(names: Sequence[str], jobs: int, only: Sequence[str] = ()) -> None:
             if new:
                 writer.writeheader()
             writer.writerow(found)
-        figures = Figures.of(json.loads(found["evaluations"]))
-        print(f"{table}: {row.name}, seed {seed}: {figures.shown}, {found['seconds']} s", flush=True)
+        last = json.loads(found["evaluations"])[-1]
+        ends = " / ".join(f"{100 * share:.1f}" for share in (last[1], last[2]["10"]))
+        print(f"{table}: {row.name}, seed {seed}: ends at {ends}, {found['seconds']} s", flush=True)
 
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(do, todo))
-
-
-@dataclass(frozen=True)
-class Figures:
-    """What one run came to, in percent: the mean of the last fifth of its evaluations, with all labels and with ten."""
-
-    embedding: tuple[float, float]
-    features: tuple[float, float]
-    untrained: tuple[float, float]
-    untrained_features: tuple[float, float]
-    fall: float
-    """Points by which ten-label accuracy of the embedding ends below the mean of its best fifth."""
-
-    @classmethod
-    def of(cls, rows: Sequence[Sequence[Any]]) -> "Figures":
-        pairs = [((row[1], row[2]["10"]), (row[3], row[4]["10"])) for row in rows]
-        size = max(1, len(rows) // 5)
-        best = sorted(pair[0][1] for pair in pairs)[-size:]
-
-        def end(space: int) -> tuple[float, float]:
-            last = [pair[space] for pair in pairs[-size:]]
-            return 100 * statistics.fmean(all_ for all_, _ in last), 100 * statistics.fmean(ten for _, ten in last)
-
-        return cls(
-            embedding=end(0),
-            features=end(1),
-            untrained=(100 * pairs[0][0][0], 100 * pairs[0][0][1]),
-            untrained_features=(100 * pairs[0][1][0], 100 * pairs[0][1][1]),
-            fall=100 * statistics.fmean(best) - end(0)[1],
-        )
-
-    @property
-    def shown(self) -> str:
-        """In short."""
-        (one, ten), (also, few) = self.embedding, self.features
-        return f"{one:.1f} / {ten:.1f}, features {also:.1f} / {few:.1f}"
-
-
-def interval(values: Sequence[float]) -> str:
-    """Mean and half of the 95 % interval of the mean over seeds."""
-    mean = statistics.fmean(values)
-    if len(values) < 2:
-        return f"{mean:.1f}"
-    quantile = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776}[len(values)]
-    return f"{mean:.1f} ± {quantile * statistics.stdev(values) / math.sqrt(len(values)):.1f}"
-
-
-def table(name: str, known: Mapping[str, Any]) -> str:
-    """One table as Markdown."""
-    rows, seeds = TABLES[name]
-    head = ("", "embedding, all labels", "ten per class", "over FedAvg", "features, all labels", "ten per class",
-            "falls by", "bytes per item", "seeds")  # fmt: skip
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    reference: dict[int, float] = {}
-    for row in rows:
-        found = {seed: known[digest] for seed in seeds if (digest := row.config(seed).digest) in known}
-        if not found:
-            continue
-        figures = {seed: Figures.of(run["evaluations"]) for seed, run in found.items()}
-        ten = {seed: one.embedding[1] for seed, one in figures.items()}
-        if row.method == "fedavg":
-            reference = ten
-        both = [ten[seed] - reference[seed] for seed in ten if seed in reference]
-        moves = row.method not in ("fedavg", "centralised")
-        cells = (
-            row.name,
-            interval([one.embedding[0] for one in figures.values()]),
-            interval(list(ten.values())),
-            interval(both) if both and moves else "",
-            interval([one.features[0] for one in figures.values()]),
-            interval([one.features[1] for one in figures.values()]),
-            f"{statistics.fmean(one.fall for one in figures.values()):.1f}",
-            f"{int(next(iter(found.values()))['item_bytes']):,}" if moves else "",
-            str(len(found)),
-        )
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def draw(names: Iterable[str]) -> None:
-    """Write the tables as Markdown, and the figure of the dial."""
-    known = read()
-    parts = [
-        "# What an encoder is worth",
-        "Test split. Means over seeds with the half-width of their 95 % interval; each run counts by the mean of the\n"
-        "last fifth of its evaluations. *Over FedAvg*: paired differences of ten-label accuracy. *Falls by*: points\n"
-        "from the mean of the best fifth of a run's evaluations to that of its last fifth. Records: `runs.csv`. By\n"
-        "`python benchmarks/tables.py`. The last column counts the seeds that are done: 190 to 194 in the end,\n"
-        "190 to 192 for rivals, Fashion-MNIST and SVHN.",
-    ]
-    for name in names:
-        if any(row.config(seed).digest in known for row in TABLES[name][0] for seed in TABLES[name][1]):
-            parts += [f"## {name}", table(name, known)]
-    (HERE / "README.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-    _draw_dial(known)
-
-
-def _draw_dial(known: Mapping[str, Any]) -> None:
-    """Ten-label accuracy over bytes per item, from nothing to the image."""
-    from cfcl.runs import style
-
-    rows, seeds = TABLES["dial"]
-    points: dict[str, tuple[float, list[float]]] = {}
-    for row in rows:
-        found = [known[digest] for seed in seeds if (digest := row.config(seed).digest) in known]
-        if found:
-            values = [Figures.of(run["evaluations"]).embedding[1] for run in found]
-            points[row.name] = float(found[0]["item_bytes"]), values
-    if "fedavg" not in points or len(points) < 3:
-        return
-    from matplotlib.figure import Figure
-
-    with style.settings():
-        figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-        axes = figure.subplots()
-        _, nothing = points.pop("fedavg")
-        axes.axhline(statistics.fmean(nothing), color=style.GREY, linewidth=1.0)
-        here = ("axes fraction", "data")
-        axes.annotate("FedAvg", (0.99, statistics.fmean(nothing)), xycoords=here, ha="right", va="bottom")
-        for name, (size, values) in points.items():
-            eight, colour = name.endswith("-8bit"), style.BLUE
-            if name.endswith("plicit"):
-                colour = style.VERMILLION
-            mean, spread = statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
-            axes.errorbar(
-                [size], [mean], yerr=[spread], color=colour, marker="v" if eight else "o", markersize=5, capsize=2,
-                markerfacecolor="white" if eight else colour,
-            )  # fmt: skip
-            label = {"uniform-explicit": "image", "uniform-implicit": "embedding"}.get(
-                name, name.removeprefix("uniform-").replace("-8bit", ", 8 bits")
-            )
-            axes.annotate(label, (size, mean), xytext=(6, 3), textcoords="offset points", fontsize=8)
-        axes.set(xscale="log", xlabel="bytes per item", ylabel="accuracy with ten labels per class (%)")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-        figure.savefig(HERE / "dial.png", dpi=160)
 
 
 def main() -> None:
@@ -339,6 +240,7 @@ def main() -> None:
         "--rows", default="", help="only these rows, with commas between; their names are in the tables"
     )
     parser.add_argument("--plan", action="store_true")
+    parser.add_argument("--yardsticks", action="store_true")
     parser.add_argument("--draw", action="store_true")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -351,9 +253,13 @@ def main() -> None:
             lacking, whole = len(list(missing([name], read()))), len(TABLES[name][0]) * len(TABLES[name][1])
             print(f"{name}: {lacking} of {whole} runs missing")
         return
-    if not options.draw:
+    if options.yardsticks:
+        measure_yardsticks(names)
+    elif not options.draw:
         run(names, options.jobs, [row.strip() for row in options.rows.split(",") if row.strip()])
-    draw(list(TABLES))
+    import tables_drawn
+
+    tables_drawn.draw(list(TABLES))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,202 @@
+"""What `tables.py` has measured, as tables and pictures."""
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tables
+from tables import HERE, SETS, TABLES
+
+QUANTILES = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776}
+"""Of Student's distribution, by the number of seeds."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one run came to, in percent: the mean of the last fifth of its evaluations, with all labels and with ten."""
+
+    embedding: tuple[float, float]
+    features: tuple[float, float]
+    untrained: tuple[float, float]
+    untrained_features: tuple[float, float]
+    fall: float
+    """Points by which ten-label accuracy of the embedding ends below the mean of its best fifth."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[Any]]) -> "Figures":
+        pairs = [((row[1], row[2]["10"]), (row[3], row[4]["10"])) for row in rows]
+        size = max(1, len(rows) // 5)
+        best = sorted(pair[0][1] for pair in pairs)[-size:]
+
+        def end(space: int) -> tuple[float, float]:
+            last = [pair[space] for pair in pairs[-size:]]
+            return 100 * statistics.fmean(all_ for all_, _ in last), 100 * statistics.fmean(ten for _, ten in last)
+
+        return cls(
+            embedding=end(0),
+            features=end(1),
+            untrained=(100 * pairs[0][0][0], 100 * pairs[0][0][1]),
+            untrained_features=(100 * pairs[0][1][0], 100 * pairs[0][1][1]),
+            fall=100 * statistics.fmean(best) - end(0)[1],
+        )
+
+    @property
+    def shown(self) -> str:
+        """In short."""
+        (one, ten), (also, few) = self.embedding, self.features
+        return f"{one:.1f} / {ten:.1f}, features {also:.1f} / {few:.1f}"
+
+
+def interval(values: Sequence[float]) -> str:
+    """Mean and half of the 95 % interval of the mean over seeds."""
+    mean = statistics.fmean(values)
+    if len(values) < 2:
+        return f"{mean:.1f}"
+    return f"{mean:.1f} ± {QUANTILES[len(values)] * statistics.stdev(values) / math.sqrt(len(values)):.1f}"
+
+
+def table(name: str, known: Mapping[str, Any]) -> str:
+    """One table as Markdown."""
+    rows, seeds = TABLES[name]
+    head = ("", "embedding, all labels", "ten per class", "over FedAvg", "features, all labels", "ten per class",
+            "falls by", "bytes per item", "seeds")  # fmt: skip
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    reference: dict[int, float] = {}
+    for row in rows:
+        found = {seed: known[digest] for seed in seeds if (digest := row.config(seed).digest) in known}
+        if not found:
+            continue
+        figures = {seed: Figures.of(run["evaluations"]) for seed, run in found.items()}
+        ten = {seed: one.embedding[1] for seed, one in figures.items()}
+        if row.method == "fedavg":
+            reference = ten
+        both = [ten[seed] - reference[seed] for seed in ten if seed in reference]
+        moves = row.method not in ("fedavg", "centralised")
+        cells = (
+            row.name,
+            interval([one.embedding[0] for one in figures.values()]),
+            interval(list(ten.values())),
+            interval(both) if both and moves else "",
+            interval([one.features[0] for one in figures.values()]),
+            interval([one.features[1] for one in figures.values()]),
+            f"{statistics.fmean(one.fall for one in figures.values()):.1f}",
+            f"{int(next(iter(found.values()))['item_bytes']):,}" if moves else "",
+            str(len(found)),
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+OURS = "uniform-explicit"
+"""The row that is held against what one would use instead."""
+
+
+def instead(name: str, known: Mapping[str, Any]) -> list[str]:
+    """What one would use instead, and by how much the encoder is better, as Markdown; nothing if it is not measured."""
+    seeds = _seeds(name, known)
+    sticks: dict[str, dict[int, dict[str, str]]] = {}
+    for row in tables.read_yardsticks():
+        if row["set"] == name and int(row["seed"]) in seeds:
+            sticks.setdefault(row["name"], {})[int(row["seed"])] = row
+    if not sticks:
+        return []
+    head = ("instead", "dim", "all labels", "ten per class", f"embedding of {OURS}, over it: all", "ten",
+            "its features, over it: all", "ten")  # fmt: skip
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for stick, by in sticks.items():
+        found = {seed: (100 * float(row["all"]), 100 * float(row["10"])) for seed, row in by.items()}
+        cells = [stick, next(iter(by.values()))["dim"]]
+        cells += [f"{statistics.fmean(pair[place] for pair in found.values()):.1f}" for place in (0, 1)]
+        for space in ("embedding", "features"):
+            for place in (0, 1):
+                pairs = [(getattr(seeds[seed], space)[place], pair[place]) for seed, pair in found.items()]
+                cells.append(over(pairs, SETS[name]))
+        lines.append("| " + " | ".join(cells) + " |")
+    return ["\n".join(lines)]
+
+
+def _seeds(name: str, known: Mapping[str, Any]) -> dict[int, Figures]:
+    """What each seed came to in the row that is held against others."""
+    rows, seeds = TABLES[name]
+    row = next((row for row in rows if row.name == OURS), None)
+    if row is None or name not in SETS:
+        return {}
+    found = {seed: known.get(row.config(seed).digest) for seed in seeds}
+    return {seed: Figures.of(run["evaluations"]) for seed, run in found.items() if run is not None}
+
+
+def over(pairs: Sequence[tuple[float, float]], num_images: int) -> str:
+    """Mean difference of pairs in percent, with half of a 95 % interval that counts seeds and test images.
+
+    Both sides see the same images, and their errors are taken as independent: the interval is too wide, not too narrow.
+    """
+    gains = [ours - other for ours, other in pairs]
+    mean = statistics.fmean(gains)
+    if len(gains) < 2:
+        return f"{mean:+.1f}"
+    seeds = QUANTILES[len(gains)] * statistics.stdev(gains) / math.sqrt(len(gains))
+    shares = [statistics.fmean(side) / 100 for side in zip(*pairs, strict=True)]
+    images = 196 * math.sqrt(sum(share * (1 - share) for share in shares) / num_images)
+    return f"{mean:+.1f} ± {math.hypot(seeds, images):.1f}"
+
+
+def draw(names: Iterable[str]) -> None:
+    """Write the tables as Markdown, and the figure of the dial."""
+    known = tables.read()
+    parts = [
+        "# What an encoder is worth",
+        "Test split. Means over seeds with the half-width of their 95 % interval; each run counts by the mean of the\n"
+        "last fifth of its evaluations. *Over FedAvg*: paired differences of ten-label accuracy. *Falls by*: points\n"
+        "from the mean of the best fifth of a run's evaluations to that of its last fifth. Records: `runs.csv`. By\n"
+        "`python benchmarks/tables.py`. The last column counts the seeds that are done: 190 to 194 in the end,\n"
+        "190 to 192 for rivals, Fashion-MNIST and SVHN. *Instead*: what one would use without training; differences\n"
+        "are paired by seed, and their intervals also count the test images, as if the errors of both sides were\n"
+        "independent: they are too wide rather than too narrow.",
+    ]
+    for name in names:
+        if any(row.config(seed).digest in known for row in TABLES[name][0] for seed in TABLES[name][1]):
+            parts += [f"## {name}", table(name, known), *instead(name, known)]
+    (HERE / "README.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    _draw_dial(known)
+
+
+def _draw_dial(known: Mapping[str, Any]) -> None:
+    """Ten-label accuracy over bytes per item, from nothing to the image."""
+    from cfcl.runs import style
+
+    rows, seeds = TABLES["dial"]
+    points: dict[str, tuple[float, list[float]]] = {}
+    for row in rows:
+        found = [known[digest] for seed in seeds if (digest := row.config(seed).digest) in known]
+        if found:
+            values = [Figures.of(run["evaluations"]).embedding[1] for run in found]
+            points[row.name] = float(found[0]["item_bytes"]), values
+    if "fedavg" not in points or len(points) < 3:
+        return
+    from matplotlib.figure import Figure
+
+    with style.settings():
+        figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+        axes = figure.subplots()
+        _, nothing = points.pop("fedavg")
+        axes.axhline(statistics.fmean(nothing), color=style.GREY, linewidth=1.0)
+        here = ("axes fraction", "data")
+        axes.annotate("FedAvg", (0.99, statistics.fmean(nothing)), xycoords=here, ha="right", va="bottom")
+        for name, (size, values) in points.items():
+            eight, colour = name.endswith("-8bit"), style.BLUE
+            if name.endswith("plicit"):
+                colour = style.VERMILLION
+            mean, spread = statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+            axes.errorbar(
+                [size], [mean], yerr=[spread], color=colour, marker="v" if eight else "o", markersize=5, capsize=2,
+                markerfacecolor="white" if eight else colour,
+            )  # fmt: skip
+            label = {"uniform-explicit": "image", "uniform-implicit": "embedding"}.get(
+                name, name.removeprefix("uniform-").replace("-8bit", ", 8 bits")
+            )
+            axes.annotate(label, (size, mean), xytext=(6, 3), textcoords="offset points", fontsize=8)
+        axes.set(xscale="log", xlabel="bytes per item", ylabel="accuracy with ten labels per class (%)")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        figure.savefig(HERE / "dial.png", dpi=160)
