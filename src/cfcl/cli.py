@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from cfcl import __version__, cli_data, cli_runs, cli_study, cli_use, config
+from cfcl import __version__, cli_data, cli_export, cli_runs, cli_study, cli_use, config
 from cfcl.cli_data import DataDir, overrides_with
 from cfcl.cli_runs import RUNS, AsJson, Device, Engine, Trace, Workers
 from cfcl.cli_study import parse_seeds
@@ -36,6 +36,7 @@ app.command("report")(cli_runs.make_report)
 app.command()(cli_study.reproduce)
 app.command()(cli_study.redraw)
 app.command()(cli_use.embed)
+app.command()(cli_export.export)
 
 Spec = Annotated[
     str, typer.Argument(help="A preset (see `cfcl presets`), a TOML file, or - for TOML on standard input.")

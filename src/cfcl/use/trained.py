@@ -126,19 +126,24 @@ class TrainedEncoder:
 
     def save(self, path: str | Path) -> None:
         """Write weights and description to one safetensors file, whole or not at all."""
-        description = {**self._network, "resize": RESIZE}
-        if self.classes:
-            description["classes"] = self.classes
-        if self.origin is not None:
-            description["origin"] = asdict(self.origin)
         # One key only: safetensors writes several in random order.
-        content = save(self._encoder.state_dict(self._weights), metadata={"cfcl": json.dumps(description)})
+        content = save(self._encoder.state_dict(self._weights), metadata={"cfcl": json.dumps(self.description)})
         try:
             write_atomically(path, content)
         except (OSError, TypeError) as error:
             raise CfclError(
                 f"cannot write an encoder to {str(path)!r} ({reason(error)}): choose another file"
             ) from None
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What it takes to use it, apart from its weights, and where it comes from."""
+        found = {**self._network, "resize": RESIZE}
+        if self.classes:
+            found["classes"] = self.classes
+        if self.origin is not None:
+            found["origin"] = asdict(self.origin)
+        return found
 
     @property
     def _network(self) -> dict[str, Any]:
@@ -166,7 +171,7 @@ def load_encoder(path: str | Path, *, device: str = "cpu", module: nn.Module | N
     except _UNREADABLE as error:
         raise CfclError(
             f"{str(file)!r} is not an encoder written by cfcl ({reason(error)}): give the encoder.safetensors of a "
-            "finished run"
+            "finished run; one around a module of your own takes cfcl.load_encoder(path, module=yours)"
         ) from None
 
 
