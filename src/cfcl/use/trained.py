@@ -53,13 +53,21 @@ class TrainedEncoder:
     """An encoder with its weights: what a run leaves behind."""
 
     def __init__(
-        self, encoder: Encoder, weights: Weights, *, classes: tuple[str, ...] = (), origin: Origin | None = None
+        self,
+        encoder: Encoder,
+        weights: Weights,
+        *,
+        classes: tuple[str, ...] = (),
+        origin: Origin | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         self._encoder = encoder
         self._weights = weights
         self.classes = classes
         """What the labels of its training data stand for, where they have names; it saw no label."""
         self.origin = origin
+        self.extra = dict(extra or {})
+        """What else its file holds, as JSON has it, for whoever wrote it; the encoder does without."""
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -122,7 +130,12 @@ class TrainedEncoder:
             raise CfclError(
                 f"these tensors are not the weights of this encoder ({reason(error)}): give a state_dict of its module"
             ) from None
-        return TrainedEncoder(self._encoder, weights, classes=self.classes, origin=self.origin)
+        return TrainedEncoder(self._encoder, weights, classes=self.classes, origin=self.origin, extra=self.extra)
+
+    def with_extra(self, **extra: Any) -> "TrainedEncoder":
+        """The encoder with more in its file."""
+        more = {**self.extra, **extra}
+        return TrainedEncoder(self._encoder, self._weights, classes=self.classes, origin=self.origin, extra=more)
 
     def save(self, path: str | Path) -> None:
         """Write weights and description to one safetensors file, whole or not at all."""
@@ -143,6 +156,8 @@ class TrainedEncoder:
             found["classes"] = self.classes
         if self.origin is not None:
             found["origin"] = asdict(self.origin)
+        if self.extra:
+            found["extra"] = self.extra
         return found
 
     @property
@@ -167,7 +182,9 @@ def load_encoder(path: str | Path, *, device: str = "cpu", module: nn.Module | N
     try:
         told, tensors = _read(file, module)
         encoder = Encoder(told.model, told.image_shape, seed=0, device=where, module=module)
-        return TrainedEncoder(encoder, encoder.weights_from(tensors), classes=told.classes, origin=told.origin)
+        return TrainedEncoder(
+            encoder, encoder.weights_from(tensors), classes=told.classes, origin=told.origin, extra=told.extra
+        )
     except _UNREADABLE as error:
         raise CfclError(
             f"{str(file)!r} is not an encoder written by cfcl ({reason(error)}): give the encoder.safetensors of a "
@@ -187,6 +204,7 @@ class _Description:
     image_shape: Shape
     classes: tuple[str, ...]
     origin: Origin | None
+    extra: Mapping[str, Any]
 
 
 def _file(path: object) -> Path:
@@ -234,6 +252,7 @@ def _described(header: Any) -> _Description:
         (shape[0], shape[1], shape[2]),
         _classes(description.get("classes", [])),
         _origin(description.get("origin")),
+        _extra(description.get("extra", {})),
     )
 
 
@@ -255,6 +274,12 @@ def _origin(found: Any) -> Origin | None:
     ):
         raise ValueError(f"origin={found!r:.60} does not have the entries {', '.join(kinds)}")
     return Origin(**found)
+
+
+def _extra(found: Any) -> Mapping[str, Any]:
+    if not isinstance(found, dict):
+        raise ValueError(f"extra={found!r:.60} is no object")
+    return found
 
 
 def _wanted(config: ModelConfig, image_shape: Shape, module: nn.Module | None) -> Mapping[str, Tensor]:
