@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from cfcl.cli_data import DataDir
 from cfcl.cli_use import Features, Force, check_free
 from cfcl.errors import CfclError
 from cfcl.terminal import console, user_errors
@@ -41,6 +42,46 @@ def export(
             f"Written: {out}, {size:,} bytes: uint8 [batch, {shape}] to float32 [batch, {dim}]",
             soft_wrap=True, highlight=False,
         )  # fmt: skip
+
+
+def card(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Write it to this file, which ends in .md, and do not print it.")
+    ] = None,
+    yardsticks: Annotated[
+        bool, typer.Option("--yardsticks", help="Also measure what you would use instead; takes a while.")
+    ] = False,
+    data_dir: DataDir = None,
+    force: Force = False,
+) -> None:
+    """Print the card of RUN: what its encoder is, learned from, is worth, what devices sent, and what is not known.
+
+    Where the data are on this machine it has accuracies by class, which the card.md in the folder of a run has not.
+
+    Example: `cfcl card runs/digits-cfcl-explicit-s0-1a2b3c --yardsticks --out card.md`
+    """
+    with user_errors():
+        if out is not None and out.suffix.lower() != ".md":
+            raise CfclError(f"--out {str(out)!r} does not end in .md, but a card is Markdown: give such as card.md")
+        check_free(out, force=force)
+        _check_finished(run)
+        from cfcl.runs import cards, folders
+
+        found = folders.load(run)
+        with console.status("card") as status:
+            text = cards.make(
+                found,
+                out=out,
+                measured=yardsticks,
+                data_dir=data_dir,
+                watch=lambda name: status.update(f"card: {name}"),
+            )
+        if out is None:
+            typer.echo(text, nl=False)
+            return
+        cards.write(text, out)
+        console.print(f"Written: {out}", soft_wrap=True, highlight=False)
 
 
 def _check_finished(run: Path) -> None:

@@ -126,7 +126,8 @@ class CfclEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     @classmethod
     def _restored(cls, state: dict[str, Any], encoder: TrainedEncoder, device: str) -> Self:
         params: dict[str, Any] = {**state["params"], "device": device}
-        found = cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in params.items()})
+        tuples = {key: tuple(value) for key, value in params.items() if isinstance(value, list)}
+        found = cls(**(params | tuples))
         found._check_params()
         low, high = map(float, state["scale"])
         found.scale_ = low, high
