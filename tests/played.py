@@ -15,7 +15,7 @@ from cfcl.config import Config
 from tests.conftest import small
 
 Row = dict[str, Any]
-FILES = ("config.toml", "metrics.jsonl", "costs.json", "encoder.safetensors")
+FILES = ("card.md", "config.toml", "metrics.jsonl", "costs.json", "encoder.safetensors")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from cfcl import __version__, cli_data, cli_runs, cli_search, cli_study, cli_use, config
+from cfcl import __version__, cli_data, cli_export, cli_runs, cli_search, cli_study, cli_use, config
 from cfcl.cli_data import DataDir, overrides_with
 from cfcl.cli_runs import RUNS, AsJson, Device, Engine, Trace, Workers
 from cfcl.cli_study import parse_seeds
@@ -38,6 +38,8 @@ app.command()(cli_study.redraw)
 app.command()(cli_use.embed)
 app.command()(cli_search.neighbours)
 app.command()(cli_use.classify)
+app.command()(cli_export.export)
+app.command()(cli_export.card)
 
 Spec = Annotated[
     str, typer.Argument(help="A preset (see `cfcl presets`), a TOML file, or - for TOML on standard input.")

@@ -1,6 +1,9 @@
 """Text that a person is shown, on a terminal or in a page: it says what it says, and does nothing else."""
 
+import html
+import re
 import shlex
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -23,6 +26,19 @@ def visible(text: str, *, keep: str = "") -> str:
 def command(*words: str) -> str:
     """A line that a shell takes for these words, whatever is in them."""
     return " ".join(shlex.quote(word) if word.isprintable() else _ansi_quoted(word) for word in words)
+
+
+def as_markdown(text: str) -> str:
+    """Text that Markdown shows as it is, in one line: no link, no code, no mark-up."""
+    line = " ".join(visible(text, keep="\n\t").split())
+    return re.sub(r"([\\`*_\[\]|~$])", r"\\\1", html.escape(line, quote=False))
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of `rows`, in Markdown."""
+    plain = [[as_markdown(cell) for cell in row] for row in (head, *rows)]
+    lines = [plain[0], ["---"] * len(head), *plain[1:]]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _ansi_quoted(word: str) -> str:

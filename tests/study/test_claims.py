@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from cfcl.study import claims, markdown
+from cfcl.shown import markdown_table
+from cfcl.study import claims
 from cfcl.study.bundle import Measured, Study
 from cfcl.study.claims import NOT_SUPPORTED, SUPPORTED, UNDECIDED, Finding, Judgement
 from cfcl.study.measures import saving
@@ -479,7 +480,7 @@ def test_a_claim_is_as_good_as_its_worst_test(verdicts: Sequence[str], verdict: 
 def test_tables_say_what_was_found() -> None:
     judgements = [_judgement(_faster([52.0, 52.5, 53.0], [50.0] * 3), "5c"), _judgement(_faster([52.0], [50.0]), "5c")]
 
-    details = markdown.table(claims.DETAILS, claims.details(judgements))
+    details = markdown_table(claims.DETAILS, claims.details(judgements))
 
     assert details.splitlines()[2:] == [
         "| 5c | usps |  | +2.50 | +1.26 to +3.74 | points | 3 | supported |  |",  # 2.5 ± 1.242
@@ -509,7 +510,7 @@ def test_tables_have_a_place_for_what_is_missing_and_what_is_large() -> None:
     assert rows[0][2:7] == ["explicit, at 50 %", "+75.0", "-1.67e+05 to +100.0", "% saved", "2"]
     assert rows[1][2:8] == ["implicit, no milestone", "–", "–", "% saved", "0", UNDECIDED]
     assert rows[1][8] == "no milestones for usps implicit; nothing measured of uniform-implicit, cfcl-implicit"
-    assert markdown.table(["a"], [["x | y"]]) == "| a |\n| --- |\n| x \\| y |"
+    assert markdown_table(["a"], [["x | y"]]) == "| a |\n| --- |\n| x \\| y |"
 
 
 def test_two_seeds_that_agree_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

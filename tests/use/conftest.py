@@ -6,7 +6,10 @@ from PIL import Image
 
 from cfcl.config import ModelConfig
 from cfcl.models import Encoder
+from cfcl.runs import suites
+from cfcl.runs.suites import Result
 from cfcl.use import TrainedEncoder
+from tests.conftest import small
 from tests.use.made import draw
 
 
@@ -43,3 +46,15 @@ def mixed(tmp_path: Path) -> Path:
         Image.fromarray(pixels if number % 2 else pixels[..., 0]).save(folder / f"{number}.png")
     Image.fromarray(draw(1, 16, 16, 3, seed=9)[0]).save(folder / "more" / "6.png")
     return folder
+
+
+@pytest.fixture(scope="session")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """A run of a second, with its folder; for reading only."""
+    return suites.simulate(small(), out=tmp_path_factory.mktemp("played"), workers=1, plotted=False)
+
+
+@pytest.fixture(scope="session")
+def folder(played: Result) -> Path:
+    assert played.folder is not None
+    return played.folder

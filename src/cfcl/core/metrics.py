@@ -31,11 +31,29 @@ def linear_probe(
     max_iterations: int = 200,
 ) -> float:
     """Test accuracy of a converged softmax regression on standardised embeddings."""
+    return _share(
+        probe_hits(
+            train, train_labels, test, test_labels, num_classes=num_classes, ridge=ridge, max_iterations=max_iterations
+        )
+    )
+
+
+def probe_hits(
+    train: Float[Tensor, "train dim"],
+    train_labels: Int[Tensor, " train"],
+    test: Float[Tensor, "test dim"],
+    test_labels: Int[Tensor, " test"],
+    *,
+    num_classes: int,
+    ridge: float,
+    max_iterations: int = 200,
+) -> Bool[Tensor, " test"]:
+    """Which test points this probe gets right."""
     train, test = _standardised(train, test)
     weights = softmax_regression(
         train, train_labels, num_classes=num_classes, ridge=ridge, max_iterations=max_iterations
     )
-    return _share(_hits(test, test_labels, weights))
+    return _hits(test, test_labels, weights)
 
 
 def quick_hits(

@@ -116,6 +116,13 @@ def find_set(name: str) -> ImageSet:
     return SETS[name]
 
 
+def licence(name: str) -> str | None:
+    """The licence of the set called `name`, as its publisher states it; None of images of your own."""
+    if name == "digits":
+        return "BSD-3-Clause, as scikit-learn, which it ships with"
+    return SETS[name].licence if name in SETS else None
+
+
 def home(data_dir: Path | None = None) -> Path:
     """Where fetched files go: `data_dir`, else `$CFCL_DATA_DIR`, else the user's cache."""
     return places(data_dir)[0]

@@ -58,7 +58,18 @@ def fit(config: Config) -> tuple[Config, list[Change]]:
     seen = _survey(config)
     _check_supply(seen)
     left_open = {"data.dataset", *(["data.layout"] if config.data.layout == "auto" else [])}
-    changes = _changes(config, seen, (_name, _data, *RULES), fixed=_given(config) - left_open, free=True)
+    return _fitted(config, seen, (_name, _data, *RULES), fixed=_given(config) - left_open)
+
+
+def fit_to(config: Config, seen: "Survey") -> tuple[Config, list[Change]]:
+    """The same for images that are in memory, of which `seen` tells what there is to know."""
+    return _fitted(config, seen, RULES, fixed=_given(config))
+
+
+def _fitted(
+    config: Config, seen: "Survey", rules: Iterable[Rule], *, fixed: Collection[str]
+) -> tuple[Config, list[Change]]:
+    changes = _changes(config, seen, rules, fixed=fixed, free=True)
     table = config.model_dump(exclude_none=True)
     for change in changes:
         section, _, key = change.setting.rpartition(".")

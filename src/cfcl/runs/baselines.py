@@ -8,7 +8,6 @@ from pathlib import Path
 
 from cfcl import config as configs
 from cfcl.config import Config
-from cfcl.data.datasets import Dataset
 from cfcl.errors import CfclError
 from cfcl.records import Yardstick
 from cfcl.runs import yardsticks
@@ -29,21 +28,27 @@ def kept(config: Config, folder: Path, *, watch: Watch = lambda name: None) -> t
     dataset = world.data_of(config)
     if dataset.train_labels is None or dataset.test_labels is None:
         return ()
-    key = _key(config, dataset)
-    with suppress(CfclError):  # what cannot be read is made anew
-        known, found = yardsticks.find(folder)
-        if known == key:
-            return found
+    if found := known(config, folder, dataset.digest):
+        return found
     found = baselines.compute(config, dataset, watch=watch)
-    yardsticks.write(folder / yardsticks.FILE, found, key=key)
+    yardsticks.write(folder / yardsticks.FILE, found, key=_key(config, dataset.digest))
     return found
 
 
-def _key(config: Config, dataset: Dataset) -> str:
+def known(config: Config, folder: Path, digest: str) -> tuple[Yardstick, ...]:
+    """Those that are kept in `folder` for the data of this digest; nothing where there are none."""
+    with suppress(CfclError):  # what cannot be read is made anew
+        key, found = yardsticks.find(folder)
+        if key == _key(config, digest):
+            return found
+    return ()
+
+
+def _key(config: Config, digest: str) -> str:
     """Names what yardsticks depend on."""
     evaluation = config.evaluation
     settings = {
-        "data": dataset.digest,
+        "data": digest,
         "model": config.model.model_dump(mode="json"),
         "seed": config.seed,
         "evaluation": [evaluation.max_train, evaluation.ridge, evaluation.labels_per_class],

@@ -274,6 +274,13 @@ def unfinished(path: Path) -> tuple[Path, Config]:
         raise CfclError(f"{str(partial / CONFIG)!r} cannot be read: {error}; {remedy}") from None
 
 
+def unfinished_at(path: Path) -> Path | None:
+    """The folder of the unfinished run at `path`, given with or without its ending; None if there is none."""
+    folder = _whole(path)
+    finished = reading.is_file(folder / METRICS)
+    return _partial(folder) if not finished and reading.is_file(_partial(folder) / CONFIG) else None
+
+
 def tidy(folder: Path) -> None:
     """Remove what a finished run no longer needs."""
     for file in (*checkpoints.files(folder), folder / FAILED, folder / LOCK):

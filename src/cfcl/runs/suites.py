@@ -22,7 +22,7 @@ from cfcl.exchange import policies
 from cfcl.objectives import Loss
 from cfcl.protocol.snapshot import Tree
 from cfcl.records import Environment, Evaluation, LinkCost, Record, Timings
-from cfcl.runs import folders, resuming, shelf
+from cfcl.runs import card, cards, folders, resuming, shelf
 from cfcl.runs.checkpoints import Note
 from cfcl.runs.folders import Writer
 from cfcl.sim import engines, given, stopping
@@ -234,9 +234,18 @@ def _finished(
     writer.json("costs.json", [cost.to_dict() for cost in result.costs])
     writer.json("timings.json", result.timings.to_dict())
     writer.json("environment.json", _environment(simulation).to_dict())
+    _describe(writer.partial, result.encoder, note)
     if plotted:
         _plot(writer.partial, note)
     return result
+
+
+def _describe(folder: Path, encoder: TrainedEncoder, note: Note) -> None:
+    try:
+        cards.write_beside(folder, encoder)
+    except Exception as error:  # a page is no reason to lose a run
+        (folder / card.FILE).unlink(missing_ok=True)
+        note(f"the card could not be written ({type(error).__name__}: {error}); all else is there")
 
 
 def _plot(folder: Path, note: Note) -> None:

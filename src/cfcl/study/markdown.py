@@ -1,12 +1,11 @@
 """A study as Markdown, for a README that lies beside the figures' files."""
 
-import html
 import re
-from collections.abc import Iterable, Sequence
 
 from cfcl import __version__
 from cfcl.errors import CfclError
-from cfcl.shown import visible
+from cfcl.shown import as_markdown as _plain
+from cfcl.shown import markdown_table as table
 from cfcl.study import captions, claims, report
 from cfcl.study.captions import Chapter
 from cfcl.study.report import Part, Report
@@ -64,21 +63,8 @@ def _chapter(item: Chapter) -> list[str]:
     return parts
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of `rows`."""
-    plain = [[_plain(cell) for cell in row] for row in (head, *rows)]
-    lines = [plain[0], ["---"] * len(head), *plain[1:]]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
 def _folded(summary: str, text: str) -> str:
     return f"<details><summary>{_plain(summary)}</summary>\n\n{text}\n\n</details>"
-
-
-def _plain(text: str) -> str:
-    """Text that Markdown shows as it is, in one line: no link, no code, no mark-up."""
-    line = " ".join(visible(text, keep="\n\t").split())
-    return re.sub(r"([\\`*_\[\]|~$])", r"\\\1", html.escape(line, quote=False))
 
 
 def _code(text: str) -> str:

@@ -53,13 +53,21 @@ class TrainedEncoder:
     """An encoder with its weights: what a run leaves behind."""
 
     def __init__(
-        self, encoder: Encoder, weights: Weights, *, classes: tuple[str, ...] = (), origin: Origin | None = None
+        self,
+        encoder: Encoder,
+        weights: Weights,
+        *,
+        classes: tuple[str, ...] = (),
+        origin: Origin | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         self._encoder = encoder
         self._weights = weights
         self.classes = classes
         """What the labels of its training data stand for, where they have names; it saw no label."""
         self.origin = origin
+        self.extra = dict(extra or {})
+        """What else its file holds, as JSON has it, for whoever wrote it; the encoder does without."""
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -122,23 +130,35 @@ class TrainedEncoder:
             raise CfclError(
                 f"these tensors are not the weights of this encoder ({reason(error)}): give a state_dict of its module"
             ) from None
-        return TrainedEncoder(self._encoder, weights, classes=self.classes, origin=self.origin)
+        return TrainedEncoder(self._encoder, weights, classes=self.classes, origin=self.origin, extra=self.extra)
+
+    def with_extra(self, **extra: Any) -> "TrainedEncoder":
+        """The encoder with more in its file."""
+        more = {**self.extra, **extra}
+        return TrainedEncoder(self._encoder, self._weights, classes=self.classes, origin=self.origin, extra=more)
 
     def save(self, path: str | Path) -> None:
         """Write weights and description to one safetensors file, whole or not at all."""
-        description = {**self._network, "resize": RESIZE}
-        if self.classes:
-            description["classes"] = self.classes
-        if self.origin is not None:
-            description["origin"] = asdict(self.origin)
         # One key only: safetensors writes several in random order.
-        content = save(self._encoder.state_dict(self._weights), metadata={"cfcl": json.dumps(description)})
+        content = save(self._encoder.state_dict(self._weights), metadata={"cfcl": json.dumps(self.description)})
         try:
             write_atomically(path, content)
         except (OSError, TypeError) as error:
             raise CfclError(
                 f"cannot write an encoder to {str(path)!r} ({reason(error)}): choose another file"
             ) from None
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What it takes to use it, apart from its weights, and where it comes from."""
+        found = {**self._network, "resize": RESIZE}
+        if self.classes:
+            found["classes"] = self.classes
+        if self.origin is not None:
+            found["origin"] = asdict(self.origin)
+        if self.extra:
+            found["extra"] = self.extra
+        return found
 
     @property
     def _network(self) -> dict[str, Any]:
@@ -162,11 +182,13 @@ def load_encoder(path: str | Path, *, device: str = "cpu", module: nn.Module | N
     try:
         told, tensors = _read(file, module)
         encoder = Encoder(told.model, told.image_shape, seed=0, device=where, module=module)
-        return TrainedEncoder(encoder, encoder.weights_from(tensors), classes=told.classes, origin=told.origin)
+        return TrainedEncoder(
+            encoder, encoder.weights_from(tensors), classes=told.classes, origin=told.origin, extra=told.extra
+        )
     except _UNREADABLE as error:
         raise CfclError(
             f"{str(file)!r} is not an encoder written by cfcl ({reason(error)}): give the encoder.safetensors of a "
-            "finished run"
+            "finished run; one around a module of your own takes cfcl.load_encoder(path, module=yours)"
         ) from None
 
 
@@ -182,6 +204,7 @@ class _Description:
     image_shape: Shape
     classes: tuple[str, ...]
     origin: Origin | None
+    extra: Mapping[str, Any]
 
 
 def _file(path: object) -> Path:
@@ -229,6 +252,7 @@ def _described(header: Any) -> _Description:
         (shape[0], shape[1], shape[2]),
         _classes(description.get("classes", [])),
         _origin(description.get("origin")),
+        _extra(description.get("extra", {})),
     )
 
 
@@ -250,6 +274,12 @@ def _origin(found: Any) -> Origin | None:
     ):
         raise ValueError(f"origin={found!r:.60} does not have the entries {', '.join(kinds)}")
     return Origin(**found)
+
+
+def _extra(found: Any) -> Mapping[str, Any]:
+    if not isinstance(found, dict):
+        raise ValueError(f"extra={found!r:.60} is no object")
+    return found
 
 
 def _wanted(config: ModelConfig, image_shape: Shape, module: nn.Module | None) -> Mapping[str, Tensor]:
