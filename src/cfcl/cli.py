@@ -37,6 +37,7 @@ app.command()(cli_study.reproduce)
 app.command()(cli_study.redraw)
 app.command()(cli_use.embed)
 app.command()(cli_search.neighbours)
+app.command("map")(cli_search.draw_map)
 
 Spec = Annotated[
     str, typer.Argument(help="A preset (see `cfcl presets`), a TOML file, or - for TOML on standard input.")
