@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
+from cfcl import page
 from cfcl.cli import app
 from cfcl.use import map as mapping
 from cfcl.use.embedding import Vectors
@@ -24,8 +25,8 @@ def complaint(*words: str | Path) -> str:
     return line
 
 
-def inside(page: Path) -> dict[str, Any]:
-    text = page.read_text()
+def inside(file: Path) -> dict[str, Any]:
+    text = file.read_text()
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     assert found
     data: dict[str, Any] = json.loads(found[1])
@@ -54,6 +55,12 @@ def test_the_page_holds_all_it_shows(tmp_path: Path, photos: Path, encoder: Path
     assert "exists already: give --force" in complaint(photos, "--encoder", encoder, "--out", out)
     assert invoke(photos, "--encoder", encoder, "--out", out, "--force", "--workers", "3").exit_code == 0
     assert out.read_bytes() == before
+
+
+def test_a_name_does_not_end_the_data_of_the_page() -> None:
+    found = page.data({"name": "<!-- a</script><b>&\u2028"}, id="data")
+    assert found.count("<") == 2  # the element's own
+    assert json.loads(found[found.index(">") + 1 : found.rindex("<")]) == {"name": "<!-- a</script><b>&\u2028"}
 
 
 def test_arrays_and_features_make_a_map_too(tmp_path: Path, encoder: Path) -> None:
@@ -129,7 +136,7 @@ def test_the_smallest_groups_share_a_colour_where_there_are_many() -> None:
     entries, members = mapping.legend(names)
     assert len({colour for _, colour, _ in entries}) == len(entries) == 10
     assert entries[0] == ("a", "#0072B2", 12)
-    assert entries[9] == ("3 more sub-folders", "#8A8F98", 3 + 2 + 1)
+    assert entries[9] == ("3 more sub-folders", "#B8BDC4", 3 + 2 + 1)
     assert members[:12] == [0] * 12
     assert members[-6:] == [9] * 6
     assert mapping.legend(["a/1.png", "2.png"])[0][0] == ("(in no sub-folder)", "#0072B2", 1)

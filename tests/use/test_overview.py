@@ -17,8 +17,10 @@ def column(*values: float) -> Values:
 
 def test_near_duplicates_are_far_closer_than_a_fifth_neighbour_is() -> None:
     near = [[1, 2, 3, 4, 5], [0, 2, 3, 4, 5], [0, 1, 3, 4, 5], [4, 0, 1, 2, 5], [3, 0, 1, 2, 5], [0, 1, 2, 3, 4]]
-    away: list[list[float]] = [[1.4, 5, 6, 7, 9], [1.4, 5, 6, 7, 8], [5, 5, 6, 7, 10], [1.5, 6, 7, 8, 11], [1.5, 6, 7, 8, 10],
-            [1.6, 7, 8, 9, 20]]  # fmt: skip
+    away: list[list[float]] = [
+        [1.4, 5, 6, 7, 9], [1.4, 5, 6, 7, 8], [5, 5, 6, 7, 10], [1.5, 6, 7, 8, 11], [1.5, 6, 7, 8, 10],
+        [1.6, 7, 8, 9, 20],
+    ]  # fmt: skip
     # fifth neighbours at 8, 9, 10, 10, 11, 20: the median is 10, and 15 % of it are 1.5
     assert overview.near_duplicates(found(near, away)) == [Pair(0, 1, 1.4), Pair(3, 4, 1.5)]
 

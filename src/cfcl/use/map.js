@@ -69,31 +69,47 @@ function paint() {
   const line = style.getPropertyValue("--line"), accent = style.getPropertyValue("--accent");
   pen.setTransform(dense, 0, 0, dense, 0, 0);
   pen.clearRect(0, 0, width, height);
+  const marked = new Set((hovered < 0 ? chosen : [...chosen, hovered]).filter(shown));
+  const size = Math.max(side(), 40), beside = aside(size);
   let drawn = 0;
-  for (let number = 0; number < count; number++) if (shown(number) && stamp(number, side(), line)) drawn++;
-  const marked = [...new Set(hovered < 0 ? chosen : [...chosen, hovered])].filter(shown);
-  if (chosen.length === 2 && chosen.every(shown)) join(...chosen, accent);
-  for (const number of marked) stamp(number, Math.max(side(), 40), line, accent);
+  for (let number = 0; number < count; number++) {
+    if (shown(number) && (marked.has(number) ? inside(number, size) : stamp(number, side(), line))) drawn++;
+  }
+  if (chosen.length === 2 && chosen.every(shown)) join(...chosen, beside, accent);
+  for (const number of marked) stamp(number, size, line, accent, beside[chosen.indexOf(number)]);
   Object.assign(body.dataset, { points: drawn, zoom: view.zoom.toFixed(2), hovered, chosen: chosen.join(" ") });
 }
 
-function stamp(number, size, line, accent) {
-  const [x, y] = onScreen(number), [w, h] = fitted(number, size);
-  if (x < -size || y < -size || x > width + size || y > height + size) return false;
+// How far the images of a pair are moved so that neither hides the other.
+function aside(size) {
+  if (chosen.length !== 2) return [0, 0];
+  const [[ax, ay], [bx, by]] = chosen.map(onScreen);
+  const gap = Math.hypot(ax - bx, ay - by) < size + 12 ? (size + 12) / 2 : 0;
+  return gap === 0 ? [0, 0] : [(ax + bx) / 2 - gap - ax, (ax + bx) / 2 + gap - bx];
+}
+
+function inside(number, size) {
+  const [x, y] = onScreen(number);
+  return x > -size && y > -size && x < width + size && y < height + size;
+}
+
+function stamp(number, size, line, accent, moved = 0) {
+  if (!inside(number, size)) return false;
+  const [left, y] = onScreen(number), [w, h] = fitted(number, size), x = left + moved;
   const group = data.groups[data.members[number]];
-  const border = accent ? 3 : group ? Math.max(1.5, size / 16) : 1;
+  const border = accent ? 3 : group ? Math.min(Math.max(1.5, size / 16), 4) : 1;
   pen.fillStyle = accent || (group ? group[1] : line);
   pen.fillRect(x - w / 2 - border, y - h / 2 - border, w + 2 * border, h + 2 * border);
   cut(pen, number, x - w / 2, y - h / 2, w, h);
   return true;
 }
 
-function join(first, second, colour) {
+function join(first, second, beside, colour) {
   pen.strokeStyle = colour;
   pen.lineWidth = 3;
   pen.beginPath();
-  pen.moveTo(...onScreen(first));
-  pen.lineTo(...onScreen(second));
+  pen.moveTo(onScreen(first)[0] + beside[0], onScreen(first)[1]);
+  pen.lineTo(onScreen(second)[0] + beside[1], onScreen(second)[1]);
   pen.stroke();
 }
 
@@ -137,7 +153,7 @@ function visit(numbers) {
   const mean = (values) => numbers.reduce((sum, number) => sum + values[number], 0) / numbers.length;
   const apart = Math.hypot(...[data.x, data.y].map((values) => values[numbers[0]] - values[numbers.at(-1)]));
   const wanted = apart > 0 ? PAIR_GAP / (apart * Math.min(width, height)) : CLOSEST;
-  const near = numbers.length === 2 ? Math.min(Math.max(wanted, 2), 40) : Math.max(view.zoom, 5);
+  const near = numbers.length === 2 ? Math.min(Math.max(wanted, 2), 8) : Math.max(view.zoom, 5);
   view = { x: mean(data.x), y: mean(data.y), zoom: near };
   for (const number of numbers) show(data.members[number], true);
   choose(numbers);

@@ -22,7 +22,7 @@ from cfcl.use.sources import Source
 MAX_DRAWN = 5_000
 MAX_PAIRS, MAX_OUTLIERS = 50, 20
 COLOURS = (
-    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#882255", "#F0E442", "#7A3B10", "#8A8F98",
+    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#882255", "#F0E442", "#6B5B00", "#B8BDC4",
 )  # fmt: skip
 """Of sub-folders: those of Okabe and Ito, which colour-blind readers can tell apart, and three more; grey is the last,
 for the rest of them where there are more."""
@@ -136,7 +136,11 @@ def _head(found: Map, title: str, encoder: str) -> Html:
     drawn = f"{found.num_images:,} images"
     if found.num_images > len(found.names):
         drawn = f"{len(found.names):,} of {found.num_images:,} images, chosen to lie far apart,"
-    pairs = f"{found.num_pairs:,} pair{'s' * (found.num_pairs != 1)} of near-duplicates"
+    pairs = (
+        f"{found.num_pairs:,} pair{'s' * (found.num_pairs > 1)} of near-duplicates"
+        if found.pairs
+        else "no near-duplicates"
+    )
     if found.num_pairs > len(found.pairs):
         pairs += f", the nearest {len(found.pairs)} of which are listed"
     told = f"{drawn} under the encoder {encoder}; {pairs}. Images that it takes for similar lie side by side. Neither "
