@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from cfcl.cli_use import CORES, Device, EncoderAt, Features, Force, Threads, check_free, counting, tell_skipped
+from cfcl.cli_use import CORES, Device, EncoderAt, Features, Force, Images, Threads, check_free, counting, tell_skipped
 from cfcl.terminal import console, user_errors
 
 if TYPE_CHECKING:
@@ -73,6 +73,47 @@ def neighbours(
         written = f"{out} and {html}" if html is not None else str(out)
         console.print(f"Written: {written}", soft_wrap=True)
         tell_skipped(skipped)
+
+
+def draw_map(
+    images: Images,
+    encoder: EncoderAt,
+    out: Annotated[Path, typer.Option(help="The page to write, an .html file.")] = Path("map.html"),
+    features: Features = False,
+    workers: Threads = CORES,
+    device: Device = "cpu",
+    force: Force = False,
+) -> None:
+    """Draw a map of IMAGES as one page for a browser: what the encoder takes for similar lies side by side.
+
+    The page lists near-duplicates and outliers too, and colours the images by sub-folder if there are some. It needs
+    no network. At most 5,000 images are drawn; of more, those listed and others that lie far apart. What cannot be
+    read is named and left out, and the exit code is then 1.
+
+    Example: `cfcl map photos --encoder runs/digits-cfcl-explicit-s0-1a2b3c --out photos.html`
+    """
+    with user_errors():
+        check_free(out, force=force)
+        from cfcl.use import embedding, load_encoder, output, sources
+        from cfcl.use import map as mapping
+
+        output.check_suffix(out, "--out", ".html")
+        space: Space = "features" if features else "embedding"
+        trained, source = load_encoder(encoder, device=device), sources.find(images)
+        with counting("embedding", len(source.names)) as watch:
+            vectors = embedding.collect(source, trained, space=space, workers=workers, watch=watch)
+        with console.status(f"placing {len(vectors.names):,} images"):
+            found = mapping.draw(vectors, space)
+        with counting("thumbnails", len(found.names)) as watch:
+            small = mapping.thumbnails(found, source, workers=workers, watch=watch)
+        text = mapping.render(found, small, title=images.resolve().name, encoder=encoder.resolve().name)
+        output.write(out, text.encode())
+        console.print(
+            f"Written: {out}, {len(found.names):,} of {found.num_images:,} images, {found.num_pairs:,} pairs of "
+            "near-duplicates",
+            soft_wrap=True,
+        )
+        tell_skipped(vectors.skipped)
 
 
 def _table(answers: "Sequence[Answer]") -> Table:

@@ -74,13 +74,8 @@ def figure(svg: str, title: str, caption: str) -> Html:
 
 def picture(content: bytes, kind: str, title: str, **attributes: str) -> Html:
     """A picture, in the page itself; `kind` is png or jpeg, and `title` is read out instead of it."""
-    opened = tag("img", src=data_uri(content, kind), alt=title, **attributes)
-    return Html(opened.removesuffix("</img>"))
-
-
-def data_uri(content: bytes, kind: str) -> str:
-    """The address of a picture that is its own content."""
-    return f"data:image/{kind};base64,{b64encode(content).decode()}"
+    address = f"data:image/{kind};base64,{b64encode(content).decode()}"
+    return Html(tag("img", src=address, alt=title, **attributes).removesuffix("</img>"))
 
 
 def data(value: Any, **attributes: str) -> Html:

@@ -66,7 +66,7 @@ class Gallery:
                 f"the embeddings are those of {name!r} too, but it is not among the pictures of --images: give the "
                 "folder or file that was embedded"
             )
-        return contact.shrunk(self.source.picture(self._places[name]))
+        return contact.shrunk(self.source.picture(self._places[name], contact.LARGEST))
 
 
 def find_queries(path: Path) -> Source:
@@ -117,7 +117,7 @@ def answer(
     for row, (name, place) in enumerate(zip(asked.names, asked.positions, strict=True)):
         names = [among.names[position] for position in found.positions[row]]
         near = zip(names, found.distances[row].tolist(), strict=True)
-        image = contact.shrunk(queries.picture(place))
+        image = contact.shrunk(queries.picture(place, contact.LARGEST))
         answers.append(Answer(name, image, [Neighbour(item, away, pictures[item]) for item, away in near]))
     return answers, [*asked.skipped, *among.skipped]
 

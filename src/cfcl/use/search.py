@@ -104,5 +104,5 @@ def _better(best: _Best, chosen: Positions, query: Values, part: Values, start: 
     exact = ((part[chosen].astype(np.float64) - query) ** 2).sum(axis=1)
     positions = np.concatenate([best.positions, chosen + start])
     squared = np.concatenate([best.squared, exact])
-    order = np.lexsort((positions, squared))[:number]
+    order = np.argsort(squared, kind="stable")[:number]  # ties stay in order of their positions
     return _Best(positions[order], squared[order])

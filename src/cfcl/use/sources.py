@@ -51,8 +51,8 @@ class Source(Protocol):
         """
 
     @abstractmethod
-    def picture(self, position: int) -> Image.Image:
-        """One of them as people see it, in mode L or RGB."""
+    def picture(self, position: int, side: int | None = None) -> Image.Image:
+        """One of them as people see it, in mode L or RGB; if it is shown no larger than `side`, perhaps smaller."""
 
 
 def find(path: Path) -> Source:
@@ -94,9 +94,9 @@ class Files:
         for start in range(0, len(self._paths), size):
             yield lambda start=start: self._read(slice(start, start + size), shape)  # type: ignore[misc]
 
-    def picture(self, position: int) -> Image.Image:
+    def picture(self, position: int, side: int | None = None) -> Image.Image:
         """See Source."""
-        return pictures.opened(self._paths[position])
+        return pictures.opened(self._paths[position], None if side is None else (side, side))
 
     def _read(self, part: slice, shape: Shape) -> Piece:
         names: list[str] = []
@@ -130,7 +130,7 @@ class Arrays:
             yield lambda rows=rows, names=names: self._read(rows, list(names), shape)  # type: ignore[misc]
             start += len(rows)
 
-    def picture(self, position: int) -> Image.Image:
+    def picture(self, position: int, side: int | None = None) -> Image.Image:
         """See Source."""
         if self._whole is None:
             self._whole = archive.read(self._path, ("images",))["images"]
