@@ -34,14 +34,30 @@ PRESETS = [name for name in configs.presets() if name.removesuffix("-study").rem
 SPACES: tuple[Space, ...] = ("embedding", "features")
 
 
-def ready(model: dict[str, Any] | ModelConfig, shape: tuple[int, int, int], module: nn.Module | None = None) -> Any:
-    """An encoder with weights and running statistics that are not those of the start."""
+def ready(
+    model: dict[str, Any] | ModelConfig, shape: tuple[int, int, int], module: nn.Module | None = None
+) -> TrainedEncoder:
+    """An encoder after a few steps of training, which move its running statistics too, that tells images apart."""
     config = ModelConfig.model_validate(model) if isinstance(model, dict) else model
     encoder = Encoder(config, shape, seed=0, module=module)
-    draws = torch.Generator().manual_seed(1)
-    params = encoder.initial.params + 0.02 * torch.randn(encoder.initial.params.shape, generator=draws)
-    buffers = 0.5 + torch.rand(encoder.initial.buffers.shape, generator=draws)
-    return TrainedEncoder(encoder, Weights(params, buffers))
+    draws, weights = torch.Generator().manual_seed(1), encoder.initial
+    for _ in range(3):
+        gradient, buffers, _ = encoder.gradient(weights, torch.rand(6, *shape, generator=draws), spread_out)
+        weights = Weights(weights.params - 0.05 * gradient / (1e-6 + gradient.norm()), buffers)
+    found = TrainedEncoder(encoder, weights)
+    check_alive(found)
+    return found
+
+
+def spread_out(embeddings: torch.Tensor) -> tuple[torch.Tensor, None]:
+    return -embeddings.std(dim=0).sum(), None
+
+
+def check_alive(encoder: TrainedEncoder) -> None:
+    """Outputs that are the same for all images would agree whatever a graph computes."""
+    images = pixels(7, encoder.image_shape)
+    for found in (encoder.embed(images), encoder.features(images)):
+        assert float(found.std(dim=0).mean()) > 1e-3
 
 
 def outputs(content: bytes, images: torch.Tensor) -> NDArray[np.float32]:

@@ -5,10 +5,12 @@ import re
 from cfcl import __version__
 from cfcl.errors import CfclError
 from cfcl.shown import as_markdown as _plain
-from cfcl.shown import markdown_table as table
+from cfcl.shown import markdown_table
 from cfcl.study import captions, claims, report
 from cfcl.study.captions import Chapter
 from cfcl.study.report import Part, Report
+
+table = markdown_table
 
 MARKS = ("<!-- verdicts -->", "<!-- /verdicts -->")
 """Around a table of verdicts in another document."""
