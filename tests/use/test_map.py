@@ -101,7 +101,7 @@ def test_what_cannot_be_read_is_named_and_left_out(tmp_path: Path, encoder: Path
     (tmp_path / "1.png").write_bytes(b"no picture")
     result = invoke(tmp_path, "--encoder", encoder, "--out", tmp_path / "out" / "map.html")
     assert result.exit_code == 1
-    assert "skipped 1.png" in result.stderr
+    assert "1.png is not a readable image" in result.stderr
     assert inside(tmp_path / "out" / "map.html")["names"] == ["0.png", "2.png", "4.png"]
 
 

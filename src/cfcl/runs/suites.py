@@ -272,7 +272,8 @@ def _result(simulation: Simulation, found: tuple[Record, ...], folder: Path | No
 def _encoder(simulation: Simulation) -> TrainedEncoder:
     config, world = simulation.config, simulation.world
     origin = Origin(
-        config=config.digest,
+        # Data may move while a run is stopped; their digest stays.
+        config=config.digest if config.data.path is None else configs.override(config, ["data.path=none"]).digest,
         method=config.method,
         seed=config.seed,
         step=config.train.steps,
