@@ -92,6 +92,9 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path: Path, photos: Path, enc
     assert "there is no encoder at" in complaint(photos, "--encoder", tmp_path, "--out", tmp_path / "map.html")
     wrong = complaint(photos, "--encoder", encoder, "--out", tmp_path / "map.png")
     assert "map.png' does not end in .html" in wrong
+    nowhere = complaint(photos, "--encoder", encoder, "--out", tmp_path / "whole.npz" / "map.html")
+    assert "map.html': " in nowhere
+    assert nowhere.endswith("; choose another --out")
     assert sorted(tmp_path.iterdir()) == before
 
 

@@ -13,9 +13,9 @@ from cfcl.use.neighbours import Answer
 STYLE = """
 .found { display: grid; grid-template-columns: minmax(7rem, 12rem) 1fr; gap: 1rem 1.5rem; align-items: start; }
 .near { display: grid; grid-template-columns: repeat(5, minmax(0, 1fr)); gap: 1rem; }
-.found img { display: block; width: 100%; max-height: 12rem; object-fit: contain; object-position: left top; }
+.found img { display: block; max-width: 100%; max-height: 12rem; }
 .found .query img { outline: 3px solid #0072B2; outline-offset: 2px; }
-.small { image-rendering: pixelated; }
+.found .small { width: 100%; max-height: none; image-rendering: pixelated; }
 .found figcaption { overflow-wrap: anywhere; margin-left: 0; }
 .found figcaption b { display: block; font-variant-numeric: tabular-nums; color: CanvasText; }
 @media (max-width: 640px) {

@@ -18,4 +18,4 @@ def write(out: Path, content: bytes) -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(out, content)
     except OSError as error:
-        raise CfclError(f"cannot write {str(out)!r} ({error.strerror or error}): choose another --out") from None
+        raise CfclError(f"cannot write {str(out)!r}: {error.strerror or error}; choose another --out") from None

@@ -37,15 +37,20 @@ class Outlier(NamedTuple):
     """Mean over its nearest neighbours."""
 
 
-def near_duplicates(found: Found) -> list[Pair]:
-    """Pairs of neighbours whose distance is below a share of the usual one, nearest first.
+def limit(found: Found) -> float:
+    """The distance up to which two images are near-duplicates: a share of the usual one.
 
     The usual distance is the median, over all images, of that to their fifth neighbour.
     """
+    usual = float(np.median(found.distances[:, min(USUAL, found.distances.shape[1]) - 1]))
+    return max(SHARE * usual, ROUNDING)
+
+
+def near_duplicates(found: Found) -> list[Pair]:
+    """Pairs of neighbours within the limit, nearest first."""
     if found.distances.shape[1] == 0:
         return []
-    usual = float(np.median(found.distances[:, min(USUAL, found.distances.shape[1]) - 1]))
-    rows, columns = np.nonzero(found.distances <= max(SHARE * usual, ROUNDING))
+    rows, columns = np.nonzero(found.distances <= limit(found))
     pairs = {
         (min(row, other), max(row, other)): float(found.distances[row, column])
         for row, column in zip(rows.tolist(), columns.tolist(), strict=True)
