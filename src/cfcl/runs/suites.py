@@ -21,7 +21,7 @@ from cfcl.errors import CfclError
 from cfcl.exchange import policies
 from cfcl.objectives import Loss
 from cfcl.protocol.snapshot import Tree
-from cfcl.records import Environment, Evaluation, LinkCost, Record, Timings
+from cfcl.records import Environment, Evaluation, LinkCost, Record, Setup, Timings
 from cfcl.runs import card, cards, folders, resuming, shelf
 from cfcl.runs.checkpoints import Note
 from cfcl.runs.folders import Writer
@@ -262,22 +262,23 @@ def _result(simulation: Simulation, found: tuple[Record, ...], folder: Path | No
     return Result(
         config=simulation.config,
         records=found,
-        encoder=_encoder(simulation),
+        encoder=_encoder(simulation, found),
         costs=tuple(records.read(LinkCost, row) for row in simulation.ledger.table()),
         timings=simulation.timings,
         folder=folder,
     )
 
 
-def _encoder(simulation: Simulation) -> TrainedEncoder:
+def _encoder(simulation: Simulation, found: Sequence[Record]) -> TrainedEncoder:
     config, world = simulation.config, simulation.world
+    # Data may be elsewhere, and called otherwise, when a run goes on; their digest stays.
+    begun = next((record.dataset for record in found if isinstance(record, Setup)), None)
     origin = Origin(
-        # Data may move while a run is stopped; their digest stays.
-        config=config.digest if config.data.path is None else configs.override(config, ["data.path=none"]).digest,
+        config=config.digest if config.data.path is None else configs.override(config, ["data.path=images"]).digest,
         method=config.method,
         seed=config.seed,
         step=config.train.steps,
-        dataset=world.dataset.name,
+        dataset=begun or world.dataset.name,
         data=world.dataset.digest,
     )
     return TrainedEncoder(world.setting.encoder, simulation.model, classes=world.dataset.classes, origin=origin)
