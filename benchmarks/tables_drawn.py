@@ -160,6 +160,66 @@ def draw(names: Iterable[str]) -> None:
             parts += [f"## {name}", table(name, known), *instead(name, known)]
     (HERE / "README.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     _draw_dial(known)
+    _draw_worth(known)
+
+
+SHOWN = {
+    "raw pixels": "raw pixels",
+    "principal": "principal components",
+    "untrained, embedding": "untrained network",
+    "fedavg": "no exchange (FedAvg)",
+    "uniform-explicit": "exchange, uniform choice",
+    "cfcl-explicit": "exchange, CF-CL's choice",
+    "centralised": "all data in one place",
+}
+"""Rows of the picture of what an encoder is worth, from top to bottom."""
+
+
+def _ten(name: str, known: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Ten-label accuracies of the embedding, and of what one would use instead, seed by seed, by row of the picture."""
+    found: dict[str, list[float]] = {}
+    for stick in tables.read_yardsticks():
+        kind = "principal" if "principal" in stick["name"] else stick["name"]
+        if stick["set"] == name and kind in SHOWN:
+            found.setdefault(kind, []).append(100 * float(stick["10"]))
+    rows, seeds = TABLES[name]
+    for row in rows:
+        runs = [known[digest] for seed in seeds if (digest := row.config(seed).digest) in known]
+        if row.name in SHOWN and runs:
+            found[row.name] = [Figures.of(run["evaluations"]).embedding[1] for run in runs]
+    return found
+
+
+def _draw_worth(known: Mapping[str, Any]) -> None:
+    """Accuracy with ten labels per class, beside what one would use instead."""
+    from cfcl.runs import style
+
+    sets = {name: found for name in SETS if {"raw pixels", OURS, "fedavg"} <= (found := _ten(name, known)).keys()}
+    if not sets:
+        return
+    from matplotlib.figure import Figure
+
+    with style.settings():
+        figure = Figure(figsize=(2.2 + 2.6 * len(sets), 2.9), layout="constrained")
+        for axes, (name, found) in zip(
+            figure.subplots(1, len(sets), sharey=True, squeeze=False)[0], sets.items(), strict=True
+        ):
+            for place, row in enumerate(SHOWN):
+                if row not in found:
+                    continue
+                mean, ours = statistics.fmean(found[row]), "explicit" in row
+                colour = style.VERMILLION if ours else style.BLUE if row == "fedavg" else style.GREY
+                size = len(found[row])
+                reach = QUANTILES[size] * statistics.stdev(found[row]) / math.sqrt(size) if size > 1 else 0.0
+                axes.errorbar([mean], [place], xerr=[reach], color=colour, marker="o", markersize=5, capsize=2)
+                axes.annotate(
+                    f"{mean:.1f}", (mean, place), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8
+                )
+            axes.set(title={"usps": "USPS", "svhn": "SVHN", "fashion-mnist": "Fashion-MNIST"}.get(name, name))
+            axes.set_yticks(range(len(SHOWN)), list(SHOWN.values()))
+            axes.set_ylim(len(SHOWN) - 0.5, -0.8)
+            axes.set_xlabel("ten-label accuracy (%)")
+        figure.savefig(HERE / "worth.png", dpi=160)
 
 
 def _draw_dial(known: Mapping[str, Any]) -> None:
