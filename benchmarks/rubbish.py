@@ -110,7 +110,9 @@ def readers(kind: Kind, seed: int, numbers: Sequence[int], scratch: Path) -> dic
 def command(seed: int, number: int, known: Sequence[Kind], scratch: Path) -> list[str]:
     """A command line about spoilt files, or with odd words."""
     rng = number_of(seed, "commands", number)
-    kind = rng.choice([*(kind for kind in known if kind.name not in ("messages", "encoders")), None])
+    kind = rng.choice(
+        [*(kind for kind in known if kind.name not in ("messages", "encoders", "images", "embeddings")), None]
+    )
     dry = ["--dry-run", "--out", "out"]
     if kind is not None:
         lay(kind, rng, scratch / ("given.partial" if kind.name == "checkpoints" else "given"))

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 import rubbish_runs
+import rubbish_use
 import torch
 from spoiling import ANY, Files, Spoiler, unsigned
 from spoiling_tensors import header, table, tensors
@@ -83,6 +84,8 @@ def kinds(scratch: Path) -> list[Kind]:
             sealed=rubbish_runs.sealed,
         ),
         Kind("encoders", lambda rng: encoder, rubbish_runs.load, spoilers=inside),
+        Kind("images", rubbish_use.piles, rubbish_use.read_pile),
+        Kind("embeddings", rubbish_use.embeddings, rubbish_use.read_embeddings),
     ]
 
 

@@ -80,7 +80,7 @@ def test_a_complaint_counts_the_others() -> None:
 
 
 def test_paper_variants_lay_their_own_layer_over_the_common_one() -> None:
-    ours, literal = config.load("svhn"), config.load("svhn-paper")
+    ours, literal = config.load("svhn-study"), config.load("svhn-paper")
     assert (ours.train.learning_rate, literal.train.learning_rate) == (1e-3, 1e-4)
     assert (ours.model.standardise, literal.model.standardise) == (True, False)
     assert config.load("usps-paper").train.learning_rate == config.load("usps").train.learning_rate

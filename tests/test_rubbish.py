@@ -14,6 +14,7 @@ from cfcl.errors import CfclError
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 KINDS = ["commands", "configs", "messages", "tables", "records", "studies", "checkpoints", "encoders"]
+KINDS += ["images", "embeddings"]
 
 
 def test_a_little_of_the_rubbish_is_refused_or_handled() -> None:
