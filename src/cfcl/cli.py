@@ -16,6 +16,8 @@ from cfcl.cli_usage import Commands
 from cfcl.errors import CfclError
 from cfcl.terminal import complaints, console, note, user_errors
 
+TRAIN, USE, STUDY, SETTINGS = "Train and compare", "Use an encoder", "The paper's study", "Settings and data"
+"""Groups of commands in the help."""
 DEMO_METHODS = "fedavg,uniform-explicit,cfcl-explicit,cfcl-implicit"
 
 app = typer.Typer(
@@ -23,24 +25,13 @@ app = typer.Typer(
     cls=Commands,
     help="Unsupervised federated learning with device-to-device exchange.\n\n"
     "Start with `cfcl run digits`, then `cfcl compare digits`. `cfcl presets` lists ready-made runs and "
-    "`cfcl config digits` explains every setting; change one with --set section.key=value.",
+    "`cfcl config digits` explains every setting; change one with --set section.key=value.\n\n"
+    "A run leaves an encoder: `cfcl map photos --encoder RUN` shows what it makes of a folder of pictures.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-app.add_typer(cli_data.app)
-app.command()(cli_runs.resume)
-app.command("runs")(cli_runs.list_runs)
-app.command("report")(cli_runs.make_report)
-app.command()(cli_study.reproduce)
-app.command()(cli_study.redraw)
-app.command()(cli_use.embed)
-app.command()(cli_search.neighbours)
-app.command("map")(cli_search.draw_map)
-app.command()(cli_use.classify)
-app.command()(cli_export.export)
-app.command()(cli_export.card)
 
 Spec = Annotated[
     str, typer.Argument(help="A preset (see `cfcl presets`), a TOML file, or - for TOML on standard input.")
@@ -70,7 +61,7 @@ def _options(
     """Options that stand before any command."""
 
 
-@app.command()
+@app.command(rich_help_panel=TRAIN)
 def run(
     spec: Spec = "digits",
     overrides: Overrides = None,
@@ -102,7 +93,7 @@ def run(
         cli_runs.follow(simulate, wanted, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=TRAIN)
 def compare(
     spec: Spec = "digits",
     methods: Annotated[
@@ -166,7 +157,7 @@ def compare(
             raise typer.Exit(1)
 
 
-@app.command("baselines")
+@app.command("baselines", rich_help_panel=TRAIN)
 def show_baselines(
     spec: Spec = "digits",
     overrides: Overrides = None,
@@ -198,7 +189,20 @@ def show_baselines(
             console.print(f"Written: {out}", soft_wrap=True, highlight=False)
 
 
-@app.command()
+app.command(rich_help_panel=TRAIN)(cli_runs.resume)
+app.command("runs", rich_help_panel=TRAIN)(cli_runs.list_runs)
+app.command("report", rich_help_panel=TRAIN)(cli_runs.make_report)
+app.command(rich_help_panel=USE)(cli_use.embed)
+app.command(rich_help_panel=USE)(cli_search.neighbours)
+app.command("map", rich_help_panel=USE)(cli_search.draw_map)
+app.command(rich_help_panel=USE)(cli_use.classify)
+app.command(rich_help_panel=USE)(cli_export.export)
+app.command(rich_help_panel=USE)(cli_export.card)
+app.command(rich_help_panel=STUDY)(cli_study.reproduce)
+app.command(rich_help_panel=STUDY)(cli_study.redraw)
+
+
+@app.command(rich_help_panel=SETTINGS)
 def presets() -> None:
     """List the ready-made runs."""
     with user_errors():
@@ -206,7 +210,7 @@ def presets() -> None:
             console.print(Text(f"{name:<20}", "bold"), description, soft_wrap=True)
 
 
-@app.command("config")
+@app.command("config", rich_help_panel=SETTINGS)
 def show_config(spec: Spec = "digits", overrides: Overrides = None) -> None:
     """Print the full TOML of SPEC; a comment above each setting explains it.
 
@@ -214,6 +218,9 @@ def show_config(spec: Spec = "digits", overrides: Overrides = None) -> None:
     """
     with user_errors():
         typer.echo(config.to_toml(_load(spec, overrides), explain=True), nl=False)
+
+
+app.add_typer(cli_data.app, rich_help_panel=SETTINGS)
 
 
 def main() -> None:

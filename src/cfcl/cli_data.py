@@ -14,7 +14,7 @@ from cfcl.shown import Words
 from cfcl.terminal import console, user_errors
 
 app = typer.Typer(
-    name="data", help="List, fetch and show image sets.", no_args_is_help=True, rich_markup_mode="markdown"
+    name="data", help="List, fetch, show and save image sets.", no_args_is_help=True, rich_markup_mode="markdown"
 )
 
 DataDir = Annotated[
