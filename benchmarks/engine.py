@@ -1,5 +1,7 @@
 """The fast engine against the machine's limit and against other ways to do the same work, in turns, as ratios.
 
+Triplets and the networks of the study; `peak.py` measures the presets of today beside them.
+
 python benchmarks/engine.py [--rounds 3] [--flower PYTHON]   PYTHON has flwr; without it that part is left out
 """
 
@@ -95,8 +97,8 @@ def sides(preset: str, cores: int, flower: str | None) -> dict[str, Any]:
     """What is compared, by name: functions that give milliseconds per update of one device."""
     fedavg = ("--set", "exchange.method=fedavg")
     # ours speeds up as hinges close, so it runs long; the others cost the same at every step
-    length = {"fashion-mnist": 300, "usps": 600}[preset]
-    rounds = {"fashion-mnist": 4, "usps": 10}[preset]
+    length = {"fashion-mnist-study": 300, "usps-study": 600}[preset]
+    rounds = {"fashion-mnist-study": 4, "usps-study": 10}[preset]
     found = {
         "ours, a worker per core": lambda: one(preset, *fedavg, *steps(length), "--workers", cores),
         "ours, one worker": lambda: one(preset, *fedavg, *steps(length), "--workers", 1),
@@ -146,15 +148,15 @@ def whole_runs(cores: int) -> Found:
 
     The work counted is that of all triplets, also of those whose backward pass is left out.
     """
-    setting = config.load("fashion-mnist")
+    setting = config.load("fashion-mnist-study")
     words = [word for setting in PRINTED for word in ("--set", setting)]
     before = gemm_peak(cores)
     runs = {
-        method: one("fashion-mnist", *words, "--set", f"exchange.method={method}", "--workers", cores)
+        method: one("fashion-mnist-study", *words, "--set", f"exchange.method={method}", "--workers", cores)
         for method in ("cfcl", "uniform")
     }
     after = gemm_peak(cores)
-    work = flops_per_update("fashion-mnist") * setting.train.steps * setting.partition.num_devices
+    work = flops_per_update("fashion-mnist-study") * setting.train.steps * setting.partition.num_devices
     rate = work / runs["cfcl"]["seconds"] / 1e9
     return {
         "gflops": rate,
@@ -178,7 +180,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--flower", help="a Python that has flwr")
-    parser.add_argument("--presets", default="fashion-mnist,usps", help="what sides are compared on")
+    parser.add_argument("--presets", default="fashion-mnist-study,usps-study", help="what sides are compared on")
     parser.add_argument("--no-whole-runs", dest="whole", action="store_false")
     options = parser.parse_args()
     cores = engines.num_cores()

@@ -1,6 +1,6 @@
 """One run in a process of its own, timed by itself; prints one line of JSON.
 
-python benchmarks/one.py fashion-mnist --workers 2 --set train.steps=50
+python benchmarks/one.py fashion-mnist-study --workers 2 --set train.steps=50
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Federated averaging as people write it: a loop over clients, a DataLoader each, transforms image by image.
 
-python benchmarks/plain.py fashion-mnist 25
+python benchmarks/plain.py fashion-mnist-study 25
 """
 
 import argparse

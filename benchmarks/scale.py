@@ -82,7 +82,7 @@ def main() -> None:
         for turn in range(2):
             for devices in SIZES:
                 wanted = [*settings(devices, 243, folder), f"train.steps={num_steps(devices)}"]
-                row = measure("usps", wanted, cores)
+                row = measure("usps-study", wanted, cores)
                 key = f"usps {devices}"
                 if turn == 0 or row["per_update_ms"] < found[key]["per_update_ms"]:
                     found[key] = row
