@@ -11,7 +11,7 @@ demo: $(STAMP)  ## compare four methods on the offline default data, with a tabl
 test: lint  ## format check, lint, types, import rules, then the test suite
 	$(BIN)/pytest --numprocesses auto
 
-integration: $(STAMP)  ## what takes minutes, or rights: kills, full disks, torchrun, bad input by the thousand
+integration: $(STAMP)  ## what takes minutes, rights or a browser: kills, full disks, torchrun, maps, the tour of docs/use.md
 	$(BIN)/python -m pytest integration
 
 lint: $(STAMP)
@@ -26,10 +26,12 @@ mutants: $(STAMP)  ## change the source in 300 small ways and see which no test 
 rubbish: $(STAMP)  ## give 15,000 spoilt inputs to everything that reads, and 500 odd command lines: half an hour
 	$(BIN)/python benchmarks/rubbish.py
 
-bench: $(STAMP)  ## measure, as ratios of things run side by side; leave the machine alone for 40 minutes
+bench: $(STAMP)  ## measure, as ratios of things run side by side; leave the machine alone for an hour
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt kornia && $(BIN)/python benchmarks/augment.py
 	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/peak.py
+	$(BIN)/python benchmarks/embed.py
 	$(BIN)/python benchmarks/engine.py $(FLOWER)
 
 bench-flower: FLOWER := --flower .venv-flower/bin/python
