@@ -183,6 +183,7 @@ def test_limits_are_told() -> None:
         "data.dir",
         "data.path",
         "data.grey",
+        "partition.disjoint",
         "graph.edges_file",
         "model.standardise",
         "model.normalise",

@@ -66,6 +66,9 @@ OTHER: dict[str, object] = {
     "partition.min_points": 5,
     "partition.labels_per_device": 2,
     "partition.max_points_per_label": 20,
+    "partition.points_per_device": 30,
+    "partition.main_share": 0.5,
+    "partition.disjoint": "true",
     "graph.degree": 2.0,
     "data.dir": "elsewhere",
     "cost.d2d_mbps": 3.0,
@@ -86,7 +89,7 @@ SHAPES = (
     ("data.dataset=usps",),
     ("train.objective=dcl", "aggregation.server=adam"),
     ("train.objective=vicreg", "aggregation.adopt=fedema"),
-    ("train.objective=byol",),
+    ("train.objective=byol", "partition.kind=common"),
 )
 """Runs in which the remaining settings act."""
 

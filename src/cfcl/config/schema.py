@@ -113,20 +113,27 @@ class DataConfig(Section):
 class PartitionConfig(Section):
     """Who holds which training points. Labels only shape the split; devices never see them."""
 
-    kind: Literal["labels", "overlapping", "dirichlet", "iid", "given"] = "labels"
+    kind: Literal["labels", "overlapping", "common", "skewed", "dirichlet", "iid", "given"] = "labels"
     """`labels`: a few labels per device; `overlapping`: the same, but devices may share points, so that there can be
-    more devices than the data could serve otherwise; `dirichlet`: label shares drawn from Dirichlet(alpha); `iid`:
-    shuffled; `given`: as your own images say."""
+    more devices than the data could serve otherwise; `common`: most of every device's data are of one label, the same
+    for all, and the rest of a few of its own; `skewed`: most are of one label, another on each; `dirichlet`: label
+    shares drawn from Dirichlet(alpha); `iid`: shuffled; `given`: as your own images say."""
     num_devices: Annotated[int, Field(ge=1, le=10**6)] = 10
     """Devices in the network."""
     labels_per_device: PositiveCount = 3
-    """Distinct labels on a device (kind `labels`)."""
+    """Distinct labels on a device (kinds `labels`, `overlapping`, `skewed`), or besides the common one (`common`)."""
     alpha: Positive = 0.5
     """Concentration (kind `dirichlet`): small is skewed, large is even."""
     min_points: Annotated[int, Field(ge=2, le=MOST)] = 2
     """Fewest points per device; devices with more give some away (kind `dirichlet`)."""
     max_points_per_label: PositiveCount | None = None
     """Largest number of points of one label on one device (kinds `labels`, `overlapping`); not set: no limit."""
+    points_per_device: PositiveCount | None = None
+    """Points on every device (kinds `common`, `skewed`); not set: as many as the data allow."""
+    main_share: Share = 0.8
+    """Share of them that is of the one label (kinds `common`, `skewed`)."""
+    disjoint: bool = False
+    """Keep images of the common label on one device each (kind `common`); off, they may lie on several."""
 
 
 class GraphConfig(Section):

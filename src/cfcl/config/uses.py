@@ -141,10 +141,21 @@ USES = (
     Use("model.widths model.grid model.head", "with model.encoder='conv'", _is("model.encoder", "conv")),
     Use("partition.alpha partition.min_points", "with partition.kind='dirichlet'", _is("partition.kind", "dirichlet")),
     Use(
-        "partition.labels_per_device partition.max_points_per_label",
+        "partition.max_points_per_label",
         "with partition.kind='labels' or 'overlapping'",
         _is("partition.kind", "labels", "overlapping"),
     ),
+    Use(
+        "partition.labels_per_device",
+        "with partition.kind='labels', 'overlapping', 'common' or 'skewed'",
+        _is("partition.kind", "labels", "overlapping", "common", "skewed"),
+    ),
+    Use(
+        "partition.points_per_device partition.main_share",
+        "with partition.kind='common' or 'skewed'",
+        _is("partition.kind", "common", "skewed"),
+    ),
+    Use("partition.disjoint", "with partition.kind='common'", _is("partition.kind", "common")),
     Use(
         "graph.degree",
         "with graph.kind='geometric' or 'erdos_renyi'",

@@ -2,12 +2,14 @@
 
 import heapq
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from cfcl.config import PartitionConfig
+from cfcl.data import redundant
 from cfcl.errors import CfclError
 
 Shares = tuple[Int[Tensor, " points"], ...]
@@ -42,6 +44,8 @@ def split(
             max_per_label=config.max_points_per_label,
             generator=generator,
         )
+    if config.kind in ("common", "skewed"):
+        return _redundant(config, labels, generator)
     return dirichlet(
         labels,
         num_devices=config.num_devices,
@@ -147,6 +151,22 @@ def dirichlet(
             held[device] += part.tolist()
     _fill_up(held, min_points, generator)
     return _sorted([torch.tensor(points) for points in held])
+
+
+def _redundant(config: PartitionConfig, labels: Int[Tensor, " points"], generator: torch.Generator) -> Shares:
+    """Shares in which one label prevails."""
+    deal = partial(redundant.common, disjoint=config.disjoint) if config.kind == "common" else redundant.skewed
+    found = deal(
+        labels,
+        num_devices=config.num_devices,
+        labels_per_device=config.labels_per_device,
+        points_per_device=config.points_per_device,
+        share=config.main_share,
+        generator=generator,
+    )
+    result = _sorted(found)
+    _check_poorest(result, None)
+    return result
 
 
 def _deal(

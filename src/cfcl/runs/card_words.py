@@ -34,7 +34,7 @@ LEFT = {
     "from its embedding.",
     "model": "**Models** went to the server, which averages them. Something of the data may be guessed from a model.",
 }
-SPLIT_BY_LABEL = ("labels", "overlapping", "dirichlet")
+SPLIT_BY_LABEL = ("labels", "overlapping", "common", "skewed", "dirichlet")
 
 
 def privacy(config: Config, kinds: Collection[str]) -> list[str]:

@@ -72,6 +72,9 @@ def _parts(config: Config, dataset: Dataset, module: nn.Module | None) -> Iterat
     yield Part(BYTES_PER_EDGE * edges, f"the {edges:,} edges of {devices}", "it, or make the graph sparser")
     yield from _embeddings(config, dataset)
     yield from _items(config, dataset, round(2 * edges * _share()))
+    if config.partition.kind == "common":
+        each = config.partition.points_per_device or len(dataset.train_images)
+        yield Part(8 * number * each, f"the points of {devices}", "it, or partition.points_per_device")
     if config.partition.kind == "overlapping":
         labels, points = max(1, dataset.num_classes), len(dataset.train_images)
         each = min(config.partition.max_points_per_label or points, points // labels)
