@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-FILES = ("config.toml", "metrics.jsonl", "costs.json", "encoder.safetensors")
+FILES = ("card.md", "config.toml", "metrics.jsonl", "costs.json", "encoder.safetensors")
 SETTINGS = (
     "train.steps=300",
     "train.batch_size=16",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-FILES = ("config.toml", "metrics.jsonl", "costs.json", "encoder.safetensors")
+FILES = ("card.md", "config.toml", "metrics.jsonl", "costs.json", "encoder.safetensors")
 SETTINGS = (
     "train.steps=200",
     "train.batch_size=16",
