@@ -37,12 +37,13 @@ def flops(preset: str, *overrides: str) -> tuple[float, float]:
     for whole in (False, True):
         with FlopCounterMode(display=False) as counter:
             if whole:
-                encoder.gradient(encoder.initial, images, lambda embeddings: (embeddings.sum(), None))
+                encoder.gradient(encoder.initial, images, lambda embeddings: (encoder.predict(embeddings).sum(), None))
             else:
                 encoder.embed(encoder.initial, images)
         found.append(counter.get_total_flops() / 1e9)
     forward, both = found
-    return forward, both - forward
+    # BYOL's target sees the same images, forwards only.
+    return forward * (2 if settings.objective == "byol" else 1), both - forward
 
 
 def measure(preset: str, steps: int, cores: int, *overrides: str) -> Found:
