@@ -21,6 +21,7 @@ import cfcl
 from cfcl import config as configs
 from cfcl.core import metrics
 from cfcl.data import datasets
+from cfcl.sim.evaluation import FEW_RIDGE
 from cfcl.use import TrainedEncoder, classifier
 from cfcl.use.labels import Labels
 
@@ -74,9 +75,7 @@ def measure(name: str, encoder: TrainedEncoder) -> Iterator[dict[str, object]]:
             chosen = order(rule, pool, draw)
             for number in NUMBERS:
                 known = torch.tensor(chosen[:number])
-                weights = metrics.few_label_weights(
-                    points[known], pool.labels[known], num_classes=10, ridge=classifier.RIDGE
-                )
+                weights = metrics.few_label_weights(points[known], pool.labels[known], num_classes=10, ridge=FEW_RIDGE)
                 logits = judged @ weights[:, :-1].mT + weights[:, -1]
                 hits = (logits.argmax(dim=1) == test.labels).double()
                 yield {

@@ -3,6 +3,7 @@ from collections.abc import Iterable
 
 import pytest
 import torch
+from typer.testing import Result
 
 from cfcl import config as configs
 from cfcl.config import Config
@@ -34,3 +35,12 @@ def small(*overrides: str, base: Iterable[str] = SMALL) -> Config:
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)
+
+
+def check_complaint(result: Result, *parts: str) -> None:
+    """A command was refused in one line that says all of `parts`."""
+    assert result.exit_code == 2, result.output
+    (line,) = result.stderr.strip().splitlines()
+    assert line.startswith("error: ")
+    for part in parts:
+        assert part in line

@@ -19,7 +19,7 @@ from cfcl.runs.card import ClassAccuracy, Facts
 from cfcl.runs.suites import Result as Played
 from cfcl.sim import world
 from cfcl.use import load_encoder
-from tests.conftest import small
+from tests.conftest import check_complaint, small
 from tests.runs.conftest import MakeRun, altered
 
 
@@ -225,14 +225,6 @@ def test_data_that_are_not_here_are_told(make_run: MakeRun, monkeypatch: pytest.
     monkeypatch.setenv("CFCL_CACHE_DIR", str(tmp_path))
     text = cards.make(make_run("cfcl-explicit", "data.dataset=usps", "data.dir=/nowhere"))
     assert "By class: not known, since usps is not on this machine: run \\`cfcl data fetch usps\\`" in text
-
-
-def check_complaint(result: Result, *parts: str) -> None:
-    assert result.exit_code == 2, result.output
-    (line,) = result.stderr.strip().splitlines()
-    assert line.startswith("error: ")
-    for part in parts:
-        assert part in line
 
 
 def test_bad_commands_get_one_line(played: Played, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from cfcl.models import Encoder, Weights
 from cfcl.runs import suites
 from cfcl.use import TrainedEncoder, export, graph, load_encoder
 from cfcl.use.embedding import Space
-from tests.conftest import small
+from tests.conftest import check_complaint, small
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -232,14 +232,6 @@ def test_layers_that_are_not_known_are_refused(module: nn.Module, part: str, tmp
 
 def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
-
-
-def check_complaint(result: Result, *parts: str) -> None:
-    assert result.exit_code == 2, result.output
-    (line,) = result.stderr.strip().splitlines()
-    assert line.startswith("error: ")
-    for part in parts:
-        assert part in line
 
 
 def test_bad_commands_get_one_line(folder: Path, tmp_path: Path) -> None:

@@ -111,12 +111,14 @@ def test_what_holds_no_images_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "none.txt").write_text("\n")
     (tmp_path / "twice.txt").write_text("a.png\nb.png\na.png\n")
+    (tmp_path / "long.txt").write_text("a" * 4097)
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe\xfa")
     (tmp_path / "x.pdf").write_bytes(b"%PDF")
     for name, complaint in {
         "empty": "holds no image",
         "none.txt": "names no file: give one path per line",
         "twice.txt": "names 'a.png' twice",
+        "long.txt": "has a line of 4,097 characters, more than 4,096",
         "bytes.txt": "cannot be read",
         "x.pdf": "is neither a folder nor an .npz file",
         "gone": "there is nothing at .*gone",

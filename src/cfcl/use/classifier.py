@@ -9,10 +9,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from cfcl.core import coverage, metrics
+from cfcl.sim.evaluation import FEW_RIDGE
 from cfcl.use.labels import Labels
 
-RIDGE = 0.02
-"""L2 penalty, that of every probe on few labels."""
 MOST_FOLDS = 5
 LOOKED_AT = 5000
 """Images among which the next to label are sought; of more, so many evenly spread ones."""
@@ -93,7 +92,7 @@ def _unseen(few: Tensor, numbers: Tensor, folds: Tensor, size: int) -> Float[Ten
 
 
 def _weights(few: Tensor, numbers: Tensor, size: int) -> Float[Tensor, "classes dim+1"]:
-    return metrics.few_label_weights(few, numbers, num_classes=size, ridge=RIDGE)
+    return metrics.few_label_weights(few, numbers, num_classes=size, ridge=FEW_RIDGE)
 
 
 def _logits(points: Tensor, weights: Tensor) -> Float[Tensor, "images classes"]:

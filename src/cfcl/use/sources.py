@@ -22,6 +22,10 @@ VALUES = 2**22
 """Values of the images of a piece, as they are or as the encoder sees them, at most; but one image always fits."""
 
 
+LONGEST = 4096
+"""Characters of a name in a list: no system opens a longer path."""
+
+
 class Skipped(NamedTuple):
     """An image that could not be read."""
 
@@ -155,6 +159,8 @@ def _listed(path: Path) -> Files:
     names = [line.strip() for line in lines if line.strip()]
     if not names:
         raise CfclError(f"the list {str(path)!r} names no file: give one path per line")
+    if (most := max(map(len, names))) > LONGEST:
+        raise CfclError(f"the list {str(path)!r} has a line of {most:,} characters, more than {LONGEST:,}: correct it")
     if len(set(names)) < len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])
         raise CfclError(f"the list {str(path)!r} names {twice!r} twice, but names tell images apart: remove one")

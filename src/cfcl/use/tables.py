@@ -24,8 +24,6 @@ from cfcl.use.sources import Skipped, Source
 from cfcl.use.trained import TrainedEncoder
 
 Append = Callable[[Sequence[str], Values], None]
-LONG = 4096
-"""Characters of a name, at most: an .npz file has room for the longest of them with every name."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +96,10 @@ def is_table(path: Path) -> bool:
     suffix = path.suffix.lower()
     if suffix != ".npz" or not reading.is_file(path):
         return suffix in _KINDS and suffix != ".npz"
-    with zipfile.ZipFile(path) if zipfile.is_zipfile(path) else _nothing() as archive:
-        return archive is not None and "embeddings.npy" in archive.namelist()
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield None
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return "embeddings.npy" in archive.namelist()
 
 
 def _checked(table: Table) -> Table:
@@ -132,7 +127,7 @@ def _writing_npz(file: IO[bytes], dim: int, encoder: str, space: Space) -> Itera
 
         yield append
         rows.seek(0)
-        width = max((min(len(name), LONG) for name in names), default=1)
+        width = max(map(len, names), default=1)  # an array has room for the longest with every name
         with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
             with _member(archive, "embeddings", (len(names), dim), "<f4") as member:
                 shutil.copyfileobj(rows, member, 1 << 20)
