@@ -37,14 +37,14 @@ def test_a_push_is_activations_of_points_and_of_an_augmentation_of_each() -> Non
     state, (message,) = device.push(setting, begin(setting, 0, images(20, 0)), 3, [1])
     assert isinstance(message, ActivationReserve)
     assert message.values.shape == (3, 2, 4, 4, 4)
-    points = as_input(state.points[state.own_reserve[3].positions], torch.device("cpu"))
+    points = as_input(state.points[state.own_reserve[3]], torch.device("cpu"))
     altered = augment(points, setting.config.augment, rng.stream(0, "reserve-augment", 0, 3))
     for view, shown in enumerate((points, altered)):
         expected = setting.encoder.activations(state.anchor, shown, "block1")
         assert torch.allclose(message.values[:, view], expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["uniform", "cfcl", "kmeans", "novel"])
+@pytest.mark.parametrize("method", ["uniform", "cfcl", "kmeans", "novel", "cover"])
 def test_an_answer_is_activations_of_two_views_of_candidates(method: str) -> None:
     setting, _, transmitter = pair(*DIAL, f"exchange.method={method}")
     transmitter = prepare(setting, transmitter, 3)

@@ -107,7 +107,7 @@ def test_an_implicit_push_is_embeddings_under_the_global_model() -> None:
     state = replace(state, weights=Weights(state.weights.params * 2 + 1, state.weights.buffers))
     state, (message,) = device.push(setting, state, 0, [1])
     assert isinstance(message, EmbeddingReserve)
-    expected = setting.encoder.embed(state.anchor, state.points[state.own_reserve[3].positions])
+    expected = setting.encoder.embed(state.anchor, state.points[state.own_reserve[3]])
     assert torch.equal(message.embeddings, expected)
 
 

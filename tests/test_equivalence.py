@@ -30,6 +30,8 @@ READINGS = [
     ("exchange.num_pulled=0",),
     ("exchange.method=novel", "exchange.buffer=keep"),
     ("exchange.method=novel", "exchange.buffer=limit", "exchange.candidates=relay"),
+    ("exchange.method=cover", "exchange.buffer=keep"),
+    ("exchange.method=cover", "exchange.mode=implicit", "exchange.push=aggregation"),
     ("train.negatives=batch",),
     ("evaluation.log_every=1", "evaluation.every=1", "evaluation.num_traced=2", "evaluation.num_health_devices=2"),
     ("partition.num_devices=1", "partition.labels_per_device=10", "graph.kind=complete"),
@@ -41,7 +43,7 @@ READINGS = [
     ("train.objective=byol", "aggregation.adopt=fedema", "aggregation.target=local"),
     ("exchange.mode=activations", "exchange.layer=features", "evaluation.features=true"),
     (*CONV, "train.objective=infonce", "exchange.layer=block1", "exchange.precision=uint8"),
-    (*CONV, "train.objective=byol", "exchange.method=novel", "exchange.layer=block3"),
+    (*CONV, "train.objective=byol", "exchange.method=cover", "exchange.layer=block3"),
 ]
 
 

@@ -48,7 +48,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "fedavg": ("exchange.method=fedavg",),
     **{
         f"{method}-{mode}": (f"exchange.method={method}", f"exchange.mode={mode}")
-        for method in ("cfcl", "uniform", "kmeans", "bulk", "novel", "oracle")
+        for method in ("cfcl", "uniform", "kmeans", "bulk", "novel", "cover", "oracle")
         for mode in ("explicit", "implicit")
     },
     "relay-explicit": ("exchange.candidates=relay", "exchange.buffer=keep", "evaluation.num_traced=3"),
@@ -58,6 +58,12 @@ RUNS: dict[str, tuple[str, ...]] = {
         "exchange.buffer=keep",
         "exchange.num_candidates=48",
         "exchange.num_pulled=12",
+    ),
+    "cover-keep": (
+        "exchange.method=cover",
+        "exchange.buffer=keep",
+        "exchange.cover_neighbours=3",
+        "exchange.cover_edge=1.5",
     ),
     "activations": ("exchange.mode=activations", "exchange.layer=features"),
     "activations-8-bit": (

@@ -36,6 +36,9 @@ OTHER: dict[str, object] = {
     "exchange.overlap_mean": 0.2,
     "exchange.overlap_std": 0.1,
     "exchange.novelty": 1.0,
+    "exchange.cover_edge": 3.0,
+    "exchange.cover_sharpness": 1.0,
+    "exchange.cover_neighbours": 1,
     "exchange.num_reserve_clusters": 2,
     "regulariser.reduction": "sum",
     "regulariser.radius": "squared",
@@ -78,8 +81,15 @@ OTHER: dict[str, object] = {
 }
 """Another value than that of a small run for every setting that some run ignores; files are left out."""
 
-WORDS = [f"{method}-{mode}" for method in ("cfcl", "uniform", "kmeans", "bulk", "novel", "oracle")
-         for mode in ("explicit", "implicit")] + ["fedavg", "cfcl-activations", "novel-activations"]  # fmt: skip
+WORDS = [
+    "fedavg",
+    *(
+        f"{method}-{mode}"
+        for method in ("cfcl", "uniform", "kmeans", "bulk", "novel", "cover", "oracle")
+        for mode in ("explicit", "implicit")
+    ),
+    *(f"{method}-activations" for method in ("cfcl", "novel", "cover")),
+]
 
 
 SHAPES = (

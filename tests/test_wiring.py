@@ -104,7 +104,7 @@ def test_candidates_are_scored_by_the_loss_of_eq_10_at_the_temperature_of_the_st
     found = reply(setting, transmitter, 3).effective_candidates
 
     weights = transmitter.weights if model == "local" else transmitter.anchor
-    reserve = as_input(receiver.points[receiver.own_reserve[3].positions], torch.device("cpu"))
+    reserve = as_input(receiver.points[receiver.own_reserve[3]], torch.device("cpu"))
     # the augmentation is named by the receiver, 0, and the step
     altered = augment(reserve, setting.config.augment, rng.stream(0, "reserve-augment", 0, 3))
     state = prepare(setting, transmitter, 3)
@@ -194,7 +194,7 @@ def test_a_reserve_is_embedded_by_the_receivers_own_model_only_if_both_ends_are_
     state, (message,) = device.push(setting, replace(state, weights=moved(state.weights)), 3, [1])
     assert isinstance(message, EmbeddingReserve)
     used = state.weights if model == "both_local" else state.anchor
-    expected = setting.encoder.embed(used, state.points[state.own_reserve[3].positions])
+    expected = setting.encoder.embed(used, state.points[state.own_reserve[3]])
     assert torch.equal(message.embeddings, expected)
 
 

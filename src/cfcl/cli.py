@@ -99,8 +99,8 @@ def compare(
     methods: Annotated[
         str,
         typer.Option(
-            help="Comma-separated: fedavg, or METHOD-MODE with cfcl, uniform, kmeans, bulk, novel (our own rule) and "
-            "explicit, implicit; for reference oracle-MODE, which sees labels, and centralised."
+            help="Comma-separated: fedavg, or METHOD-MODE with cfcl, uniform, kmeans, bulk, our own novel and cover, "
+            "and explicit, implicit; for reference oracle-MODE, which sees labels, and centralised."
         ),
     ] = DEMO_METHODS,
     seeds: Annotated[

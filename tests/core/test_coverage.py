@@ -1,6 +1,8 @@
+import math
+
 import torch
 
-from cfcl.core.coverage import cover
+from cfcl.core.coverage import blurred, cover, outside, radii
 
 # On a line: three points close together, two far away together, two in between.
 LINE = torch.tensor([[0.0], [1.0], [2.0], [10.0], [11.0], [6.0], [7.0]])
@@ -29,3 +31,39 @@ def test_no_more_are_chosen_than_there_are() -> None:
 
 def test_points_that_coincide_are_all_chosen_once() -> None:
     assert cover(torch.zeros(3, 2), 3).tolist() == [0, 1, 2]
+
+
+def test_radii_by_hand() -> None:
+    # 0 stands for 0, 1, 2 (squared 0, 1, 4: the 0.9 quantile is 1 + 0.8 * 3), 20 for itself and 24 (0, 16: 14.4).
+    own = torch.tensor([[0.0], [1.0], [2.0], [20.0], [24.0]])
+    reaches = torch.tensor([3.4, 14.4])
+    expected = (reaches * 8.9).sqrt()
+    torch.testing.assert_close(radii(own, torch.tensor([[0.0], [20.0]])), expected)
+
+
+def test_a_reserve_point_that_stands_for_itself_alone_reaches_as_far_as_the_median() -> None:
+    # 50 stands for itself. Distances to the nearest: 0, 1, 4, 9, 0; the median is 1, and 0 has the quantile 7.5.
+    own = torch.tensor([[0.0], [1.0], [2.0], [3.0], [50.0]])
+    expected = (torch.tensor([7.5, 1.0]) * 4.25).sqrt()
+    torch.testing.assert_close(radii(own, torch.tensor([[0.0], [50.0]])), expected)
+
+
+def test_points_that_coincide_reach_nowhere_and_give_numbers() -> None:
+    found = radii(torch.ones(4, 2), torch.ones(2, 2))
+    assert found.tolist() == [0.0, 0.0]
+    assert outside(torch.tensor([[0.0, 0.0], [3.0, 3.0]], dtype=torch.float64), found.double()).tolist() == [0.0, 5.0]
+
+
+def test_a_candidate_is_as_far_outside_as_outside_the_ball_it_is_nearest_to() -> None:
+    distances = torch.tensor([[4.0, 4.0], [1.0, 8.0], [0.0, 9.0], [1e9, 1e9]], dtype=torch.float64)
+    found = outside(distances, torch.tensor([1.0, 2.0], dtype=torch.float64))
+    torch.testing.assert_close(found, torch.tensor([math.log(2.0), 0.0, -5.0, 5.0], dtype=torch.float64))
+
+
+def test_values_are_blurred_over_the_nearest_and_the_point_itself() -> None:
+    points = torch.tensor([[0.0], [1.0], [3.0], [10.0]])
+    distances = (points - points.T).square()
+    values = torch.tensor([4.0, 2.0, 0.0, 8.0])
+    assert blurred(values, distances, 2).tolist() == [3.0, 3.0, 1.0, 4.0]
+    assert blurred(values, distances, 1).tolist() == values.tolist()
+    assert blurred(values, distances, 9).tolist() == [3.5] * 4

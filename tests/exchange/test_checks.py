@@ -11,7 +11,7 @@ import cfcl
 from cfcl.config import ExchangeConfig
 from cfcl.errors import CfclError
 from cfcl.exchange import checks, policies
-from cfcl.exchange.policies import Choice, Offering, Policy, Pull, Randomness, Stages, choose_uniform
+from cfcl.exchange.policies import Choice, Policy, Pull, Randomness, Stages, choose_uniform
 from tests.conftest import small
 from tests.exchange.test_policies import make_pull
 
@@ -82,18 +82,33 @@ def test_what_is_not_there_for_every_link_and_candidate_is_refused() -> None:
 @pytest.mark.parametrize(
     ("offering", "message"),
     [
-        (Offering(torch.tensor([0, 9])), "positions are not all in 0..8"),
-        (Offering(torch.tensor([4, 4])), "a position occurs twice"),
-        (Offering(torch.tensor([0, 1, 2, 3])), "it offers 4 points, where 1 to 3 are due"),
-        (Offering(torch.tensor([0, 1])[:0]), "it offers 0 points, where 1 to 3 are due"),
-        (Offering(torch.tensor([0.0])), "positions are not in 1-D tensors of int64"),
-        (None, "it offers NoneType, not an Offering"),
+        (torch.tensor([0, 9]), "positions are not all in 0..8"),
+        (torch.tensor([4, 4]), "a position occurs twice"),
+        (torch.tensor([0, 1, 2, 3]), "it offers 4 points, where 1 to 3 are due"),
+        (torch.tensor([0, 1])[:0], "it offers 0 points, where 1 to 3 are due"),
+        (torch.tensor([0.0]), "positions are not in 1-D tensors of int64"),
+        (None, "it offers NoneType, not a tensor of positions"),
     ],
 )
 def test_a_reserve_that_cannot_be_pushed_is_refused(offering: Any, message: str) -> None:
     policy = Policy(offer=lambda *_: offering, choose=None)
     with pytest.raises(CfclError, match=f"exchange.method='mine' cannot be used: {message}; fix the policy"):
         checks.offer(policy, torch.zeros(9, 4), 3, CONFIG, Randomness(0, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        (torch.ones(2), "not 3 numbers in float32, one with each point of the reserve"),
+        (torch.ones(3, dtype=torch.float64), "not 3 numbers in float32"),
+        (None, "not 3 numbers in float32"),
+        (torch.tensor([1.0, math.inf, 1.0]), "not finite"),
+    ],
+)
+def test_numbers_that_cannot_be_sent_are_refused(numbers: Any, message: str) -> None:
+    policy = Policy(offer=None, choose=None, measure=lambda *_: numbers)
+    with pytest.raises(CfclError, match=f"exchange.method='mine' cannot be used: what it measures is {message}"):
+        checks.measure(policy, torch.zeros(9, 4), torch.zeros(3, 4), CONFIG)
 
 
 @pytest.fixture

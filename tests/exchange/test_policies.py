@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cfcl import rng
 from cfcl.config import ExchangeConfig
-from cfcl.core import importance
+from cfcl.core import coverage, importance
 from cfcl.core.clustering import Clusters, kmeans
 from cfcl.errors import CfclError
 from cfcl.exchange import policies
@@ -59,7 +59,11 @@ def make_pull(
             clusters=kmeans(candidates.expand(links, -1, -1), config.num_clusters, seeds.expand(links, -1)),
             lacked=torch.arange(config.num_candidates).expand(links, -1) % 3 == 0,
         ),
-        reserve=Shown(embeddings=reserve, positives=reserve + 0.1),
+        reserve=Shown(
+            embeddings=reserve,
+            positives=reserve + 0.1,
+            numbers=torch.stack([coverage.radii(part + 0.01, part) for part in reserve]),
+        ),
         temperature=7.0,
         usefulness=partial(importance.expected_loss, margin=0.5),
         config=config,
@@ -255,7 +259,7 @@ def test_reserve_offer_by_kmeans_and_at_random() -> None:
     points = torch.rand(30, 6, generator=torch.Generator().manual_seed(0))
     draws = Randomness(seed=1, device=3, step=0)
     offers = [
-        policies.push_reserve(points, 5, ExchangeConfig.model_validate({"reserve": kind}), draws).positions.tolist()
+        policies.push_reserve(points, 5, ExchangeConfig.model_validate({"reserve": kind}), draws).tolist()
         for kind in ("kmeans", "random")
     ]
     assert all(len(set(offer)) == 5 for offer in offers)
@@ -343,6 +347,28 @@ def test_novel_sends_what_is_foreign_to_the_receiver_by_hand() -> None:
     expected = torch.tensor([[0, 1, 10, 10], [0, 21, 0, 0]], dtype=torch.float64) / 21
     torch.testing.assert_close(selection.log_probabilities.exp(), expected)
     assert selection.chosen[1].tolist() == [1]  # the others were sent, or are held
+
+
+def test_cover_sends_what_lies_outside_the_balls_with_its_like_by_hand() -> None:
+    settings = {"num_pulled": 2, "num_reserve": 1, "cover_sharpness": 1.0, "cover_edge": 4.0, "cover_neighbours": 2}
+    config = small("explicit", num_candidates=4, num_clusters=2, **settings)
+    # on a line; the receiver's one ball is around 0, with radius 1
+    points = torch.tensor([[1.0], [2.0], [8.0], [9.0]]).expand(2, -1, -1)
+    sent = torch.tensor([[False] * 4, [False, False, True, True]])
+    pull = changed(
+        make_pull(config, num_items=(2, 2)),
+        candidates={"points": points, "sent": sent},
+        reserve={"points": torch.zeros(2, 1, 1), "numbers": torch.ones(2, 1)},
+    )
+
+    selection = choose("cover", pull)
+
+    # squared distances 1, 4, 64, 81; geometric means of pairs 2, 2, 72, 72; x / (x + 4): 1/3, 1/3, 18/19, 18/19
+    law = torch.tensor([19, 19, 54, 54], dtype=torch.float64) / 146
+    expected = torch.stack([law, torch.tensor([0.5, 0.5, 0.0, 0.0], dtype=torch.float64)])
+    torch.testing.assert_close(selection.log_probabilities.exp(), expected)
+    assert sorted(selection.chosen[1].tolist()) == [0, 1]  # the others were sent
+    torch.testing.assert_close(selection.scores["outside"][0].exp(), torch.tensor([1.0, 4, 64, 81]).double())
 
 
 def test_novel_sends_nothing_where_all_was_sent() -> None:

@@ -27,6 +27,7 @@ METHODS = (
     "cfcl-explicit",
     "cfcl-implicit",
     "novel-explicit",
+    "cover-implicit",
     "uniform-implicit",
     "kmeans-explicit",
     "uniform-explicit-median",

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from cfcl.core.optimisers import Moments
 from cfcl.exchange.messages import EmbeddingReserve
-from cfcl.exchange.policies import Offering
 from cfcl.models import Weights
 from cfcl.protocol import snapshot, snapshot_checks
 from cfcl.protocol.codec import Malformed
@@ -159,15 +158,10 @@ WRONG = [
     ),
     (
         "devices.1.own_reserve",
-        {3: Offering(torch.tensor([[0, 1, 2]]))},
+        {3: torch.tensor([[0, 1, 2]])},
         "device 1: of its own reserve, positions are not in 1-D tensors",
     ),
-    (
-        "devices.1.own_reserve",
-        {3: Offering(torch.tensor([0, 1, 2]), torch.zeros(2))},
-        r"device 1: of its own reserve, numbers has the shape \(2,\)",
-    ),
-    ("devices.1.own_reserve", {3: torch.tensor([0, 1, 2])}, "device 1: of its own reserve, it offers Tensor"),
+    ("devices.1.own_reserve", {3: [0, 1, 2]}, "device 1: of its own reserve, it offers list"),
     ("devices.1.sent", {0: torch.tensor(0)}, "device 1: places of its points are not among them"),
     ("devices.1.sent", {0: torch.tensor([100_000])}, "device 1: places of its points are not among them"),
     ("devices.1.sent", {0: torch.tensor([-1])}, "device 1: places of its points are not among them"),

@@ -30,6 +30,7 @@ CONFIGS = {
     "implicit": ("exchange.mode=implicit", "cost.charge_broadcast=true"),
     "relay": ("exchange.candidates=relay", "exchange.buffer=keep", "aggregation.num_devices=2"),
     "novel": ("exchange.method=novel", "exchange.buffer=limit", "exchange.buffer_size=9"),
+    "cover": ("exchange.method=cover", "exchange.buffer=keep"),
     "bulk": ("exchange.method=bulk", "train.optimiser=sgd"),
     "push": ("exchange.mode=implicit", "exchange.push=aggregation", "exchange.importance_model=both_local"),
     "dial": (

@@ -15,7 +15,7 @@ def pulls(rows: Iterable[Record]) -> list[Pull]:
     return [row for row in rows if isinstance(row, Pull)]
 
 
-@pytest.mark.parametrize("method", ["cfcl-explicit", "cfcl-implicit", "uniform-explicit", "novel-explicit"])
+@pytest.mark.parametrize("method", ["cfcl-explicit", "cfcl-implicit", "uniform-explicit", "cover-explicit"])
 def test_explanations_change_no_figure_and_hold_no_pixel(method: str) -> None:
     name, mode = method.split("-")
     settings = (f"exchange.method={name}", f"exchange.mode={mode}")

@@ -16,7 +16,7 @@ def initial(config: Config) -> Weights:
 
 @pytest.mark.parametrize(
     "method",
-    ["cfcl-explicit", "cfcl-implicit", "uniform-explicit", "kmeans-implicit", "novel-explicit", "oracle-explicit"],
+    ["cfcl-explicit", "cfcl-implicit", "uniform-explicit", "kmeans-implicit", "cover-explicit", "oracle-explicit"],
 )
 def test_the_same_model_and_step_give_what_a_run_selects(method: str) -> None:
     """At its first exchange all devices of a run hold the initial model if nothing is learnt before."""

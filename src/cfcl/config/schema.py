@@ -315,9 +315,9 @@ class ExchangeConfig(Section):
     """What travels between neighbours, how much of it, and how it is chosen."""
 
     method: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=60)] = "cfcl"
-    """`cfcl`: smart push-pull; `uniform`, `kmeans`, `bulk`: baselines; `novel`: a selection rule of our own; `fedavg`:
-    no exchange; for reference `oracle`, which sees labels, and `centralised`, one device with all the data; or a policy
-    that you registered."""
+    """`cfcl`: smart push-pull; `uniform`, `kmeans`, `bulk`: baselines; `novel`, `cover`: selection rules of our own;
+    `fedavg`: no exchange; for reference `oracle`, which sees labels, and `centralised`, one device with all the data;
+    or a policy that you registered."""
     mode: Mode = "explicit"
     """`explicit` moves datapoints, which join the receiver's batches; `activations` moves what a layer has made of two
     augmented views of each, which join them there; `implicit` moves embeddings only, which enter its loss."""
@@ -375,6 +375,13 @@ class ExchangeConfig(Section):
     """Standard deviation of the normal density in Eq. (18)."""
     novelty: Positive = 8.0
     """How strongly method `novel` prefers kinds that the receiver lacks; near 0 the choice is uniform."""
+    cover_edge: Positive = 0.9
+    """Squared distance from a reserve point, in squared radii, at which method `cover` calls an item new with
+    probability a half."""
+    cover_sharpness: Positive = 16.0
+    """How sharp that edge is; near 0 the choice is uniform."""
+    cover_neighbours: PositiveCount = 6
+    """Candidates, each with those nearest to it, that method `cover` judges together; 1 judges each alone."""
     num_reserve_clusters: PositiveCount | None = None
     """K-means clusters of a reserve in Eq. (19); not set: each reserve embedding is its own centroid."""
 

@@ -9,7 +9,7 @@ from cfcl.config.schema import Config
 
 Test = Callable[[Config], bool]
 
-METHODS = frozenset({"cfcl", "uniform", "kmeans", "bulk", "novel", "oracle", "fedavg", "centralised"})
+METHODS = frozenset({"cfcl", "uniform", "kmeans", "bulk", "novel", "cover", "oracle", "fedavg", "centralised"})
 """Methods whose use of settings is known; of a registered policy nothing is."""
 
 
@@ -56,7 +56,7 @@ class Use(NamedTuple):
 
 
 _SCORING = _by("cfcl", "bulk")
-_PERIODIC = _by("cfcl", "uniform", "kmeans", "novel", "oracle")
+_PERIODIC = _by("cfcl", "uniform", "kmeans", "novel", "cover", "oracle")
 _TRIPLET = _is("train.objective", "triplet")
 
 # All rules about a setting must hold for it to act; the first that does not is the one that is told.
@@ -68,7 +68,11 @@ USES = (
         "with a method that exchanges, in modes explicit and activations",
         _all(_exchanges, _joins),
     ),
-    Use("exchange.num_reserve exchange.reserve", "with methods cfcl, bulk and novel", _by("cfcl", "bulk", "novel")),
+    Use(
+        "exchange.num_reserve exchange.reserve",
+        "with methods cfcl, bulk, novel and cover",
+        _by("cfcl", "bulk", "novel", "cover"),
+    ),
     Use(
         "exchange.num_candidates exchange.candidates exchange.candidates_file",
         "with methods other than bulk",
@@ -77,8 +81,8 @@ USES = (
     Use("exchange.layer exchange.precision", "in mode activations", _is("exchange.mode", "activations")),
     Use(
         "exchange.push",
-        "with methods cfcl and novel, in modes implicit and activations",
-        _all(_by("cfcl", "novel"), _renewed),
+        "with methods cfcl, novel and cover, in modes implicit and activations",
+        _all(_by("cfcl", "novel", "cover"), _renewed),
     ),
     # Bulk chooses at t = 0, when all models are equal; blind rules embed only what they send as embeddings.
     Use(
@@ -100,6 +104,7 @@ USES = (
         _all(_SCORING, _implicit),
     ),
     Use("exchange.novelty", "with method novel", _by("novel")),
+    Use("exchange.cover_*", "with method cover", _by("cover")),
     Use("train.composition train.negatives", "with train.objective='triplet'", _TRIPLET),
     Use(
         "train.remote_fraction",

@@ -1,8 +1,10 @@
-"""Which points stand for all the others."""
+"""Which points stand for others, how far each of them reaches, and what lies outside."""
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+from cfcl.core.clustering import squared_distances
 
 
 def cover(
@@ -28,3 +30,36 @@ def cover(
         taken[position] = True
         nearest = torch.minimum(nearest, distances[position])
     return torch.tensor(chosen, dtype=torch.int64, device=points.device)
+
+
+def radii(own: Float[Tensor, "points dim"], reserve: Float[Tensor, "reserve dim"]) -> Float[Tensor, " reserve"]:
+    """How far what each reserve point stands for reaches, squared.
+
+    That is the 0.9 quantile of the squared distances of the points for which it is the nearest; where there are
+    fewer than two of them, the median of all points' distances. The geometric mean of that and of the average over the
+    reserve: what few points say alone counts half.
+    """
+    nearest = squared_distances(own, reserve).min(dim=1)
+    typical = nearest.values.quantile(0.5)
+    members = [nearest.values[nearest.indices == place] for place in range(len(reserve))]
+    reaches = torch.stack([part.quantile(0.9) if len(part) > 1 else typical for part in members])
+    return (reaches * reaches.mean()).sqrt()
+
+
+def outside(
+    distances: Float[Tensor, "*links candidates reserve"], radii: Float[Tensor, "*links reserve"]
+) -> Float[Tensor, "*links candidates"]:
+    """How far each candidate lies outside all balls: the logarithm of its squared distance over the squared radius, of
+    the ball for which that is least; below 0 inside. Between -5 and 5, so that a copy does not outvote its like.
+    """
+    tiny = torch.finfo(distances.dtype).tiny
+    ratio = distances.clamp_min(tiny).log() - radii.clamp_min(tiny).log().unsqueeze(-2)
+    return ratio.amin(dim=-1).clamp(-5.0, 5.0)
+
+
+def blurred(
+    values: Float[Tensor, "*links points"], distances: Float[Tensor, "*links points points"], number: int
+) -> Float[Tensor, "*links points"]:
+    """The mean of each point's value and of those nearest to it, `number` in all, or as many as there are."""
+    near = distances.argsort(dim=-1, stable=True)[..., :number]
+    return values.unsqueeze(-2).expand(distances.shape).gather(-1, near).mean(dim=-1)

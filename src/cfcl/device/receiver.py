@@ -1,7 +1,8 @@
 """The receiver's side of an exchange: its reserve, its requests, and what it absorbs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from cfcl.device.state import DeviceState, Setting, no_items
 from cfcl.device.transmitter import as_sent, cluster, layer_pairs, pixels
 from cfcl.exchange import checks
 from cfcl.exchange.messages import ActivationReserve, DataReserve, EmbeddingReserve, Items, PullRequest, Reserve
-from cfcl.exchange.policies import Offering, Randomness
+from cfcl.exchange.policies import Randomness
 from cfcl.models import Weights, as_input
 
 
@@ -27,31 +28,44 @@ def push(
         return state, []
     sizes = {other: size for other in neighbours if (size := reserve_due(setting, other, state.id)) > 0}
     state = _choose_reserves(setting, state, set(sizes.values()))
+    shown = {size: _shown(setting, state, chosen, step) for size, chosen in state.own_reserve.items()}
+    return state, [replace(shown[size], target=other) for other, size in sizes.items()]
+
+
+def _shown(setting: Setting, state: DeviceState, chosen: Tensor, step: int) -> Reserve:
+    """A reserve as it is sent, to nobody yet: datapoints, activations or embeddings, and what is measured of them."""
+    head, points = (state.id, state.id, step), state.points[chosen]
     if setting.explicit:
-        points = {size: (state.points[chosen.positions], chosen.numbers) for size, chosen in state.own_reserve.items()}
-        return state, [DataReserve(state.id, other, step, *points[size]) for other, size in sizes.items()]
+        return DataReserve(*head, points, _measured(setting, state, pixels, pixels(points), step))
     model = state.weights if setting.config.exchange.importance_model == "both_local" else state.anchor
-    if setting.layer is not None:
-        values = {
-            size: (*_activations(setting, state, model, chosen, step), chosen.numbers)
-            for size, chosen in state.own_reserve.items()
-        }
-        return state, [ActivationReserve(state.id, other, step, *values[size]) for other, size in sizes.items()]
-    embedded = {
-        size: (setting.encoder.embed(model, state.points[chosen.positions]), chosen.numbers)
-        for size, chosen in state.own_reserve.items()
-    }
-    return state, [EmbeddingReserve(state.id, other, step, *embedded[size]) for other, size in sizes.items()]
+    if setting.layer is None:
+        embed = partial(setting.encoder.embed, model)
+        embeddings = embed(points)
+        return EmbeddingReserve(*head, embeddings, _measured(setting, state, embed, embeddings, step))
+    images = as_input(points, setting.encoder.device)
+    stream = rng.stream(setting.config.seed, "reserve-augment", state.id, step)
+    pairs = layer_pairs(setting, model, images, augment(images, setting.config.augment, stream))
+    as_rows = partial(_flat_activations, setting, model)
+    numbers = _measured(setting, state, as_rows, pairs[:, 0].flatten(1), step)
+    return ActivationReserve(*head, *as_sent(setting, pairs), numbers)
 
 
-def _activations(
-    setting: Setting, state: DeviceState, model: Weights, chosen: Offering, step: int
-) -> tuple[Tensor, Tensor | None]:
-    """What the layer makes of reserve points and of one augmentation of each, as it is sent."""
-    config = setting.config
-    images = as_input(state.points[chosen.positions], setting.encoder.device)
-    altered = augment(images, config.augment, rng.stream(config.seed, "reserve-augment", state.id, step))
-    return as_sent(setting, layer_pairs(setting, model, images, altered))
+def _flat_activations(setting: Setting, model: Weights, points: Tensor) -> Tensor:
+    assert setting.layer is not None
+    return setting.encoder.activations(model, points, setting.layer).flatten(1)
+
+
+def _measured(
+    setting: Setting, state: DeviceState, as_rows: Callable[[Tensor], Tensor], reserve: Tensor, step: int
+) -> Tensor | None:
+    """The numbers that go with a reserve, if any: from all own points by pixels, else from as many as candidates."""
+    if setting.policy.measure is None:
+        return None
+    own = state.points.all()
+    if not setting.explicit:
+        uniforms = Randomness(setting.config.seed, state.id, step).uniforms("measured", len(own))
+        own = own[importance.uniform_sample(uniforms, setting.budgets.candidates(state.id)).to(own.device)]
+    return checks.measure(setting.policy, as_rows(own), reserve, setting.config.exchange)
 
 
 def reserve_due(setting: Setting, transmitter: int, receiver: int) -> int:

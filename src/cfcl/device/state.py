@@ -13,7 +13,7 @@ from cfcl.core.optimisers import Moments
 from cfcl.errors import CfclError
 from cfcl.exchange.links import Budgets
 from cfcl.exchange.messages import PullRequest, Reserve
-from cfcl.exchange.policies import Offering, Policy
+from cfcl.exchange.policies import Policy
 from cfcl.models import Encoder, Weights
 from cfcl.objectives import Objective
 from cfcl.schedule import Schedule
@@ -110,8 +110,8 @@ class DeviceState:
     pulled: Tensor
     """What came from neighbours: datapoints, embeddings, or activations of two views."""
     pulled_at: int = 0
-    own_reserve: Mapping[int, Offering] = field(default_factory=dict)
-    """What stands for its data, by the size of the reserve; chosen once."""
+    own_reserve: Mapping[int, Tensor] = field(default_factory=dict)
+    """Positions of the points that stand for its data, by the size of the reserve; chosen once."""
     reserves: Mapping[int, Reserve] = field(default_factory=dict)
     """The newest reserve of every neighbour."""
     requests: tuple[PullRequest, ...] = ()

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from cfcl.config import ExchangeConfig
 from cfcl.errors import CfclError
-from cfcl.exchange.policies import Choice, Offering, Policy, Pull, Randomness
+from cfcl.exchange.policies import Choice, Policy, Pull, Randomness
 
 
 def choose(policy: Policy, pull: Pull) -> Choice:
@@ -21,11 +21,25 @@ def choose(policy: Policy, pull: Pull) -> Choice:
 
 def offer(
     policy: Policy, points: Float[Tensor, "points pixels"], size: int, config: ExchangeConfig, draws: Randomness
-) -> Offering:
+) -> Int[Tensor, " reserve"]:
     """What `policy` offers, if that can be sent."""
     assert policy.offer is not None
     found = policy.offer(points, size, config, draws)
     _refuse(config, offering_fault(found, len(points), size))
+    return found
+
+
+def measure(
+    policy: Policy,
+    own: Float[Tensor, "points pixels"],
+    reserve: Float[Tensor, "reserve pixels"],
+    config: ExchangeConfig,
+) -> Float[Tensor, " reserve"] | None:
+    """The numbers that `policy` sends with a reserve, if it sends any and they can be sent."""
+    if policy.measure is None:
+        return None
+    found = policy.measure(own, reserve)
+    _refuse(config, _measure_fault(found, len(reserve)))
     return found
 
 
@@ -36,12 +50,18 @@ def _refuse(config: ExchangeConfig, fault: str | None) -> None:
 
 def offering_fault(offering: object, num_points: int, most: int) -> str | None:
     """Why up to `most` of a device's points cannot be shown like this, if there is a reason."""
-    if not isinstance(offering, Offering):
-        return f"it offers {type(offering).__name__}, not an Offering"
-    if fault := _places_fault([offering.positions], num_points):
+    if not isinstance(offering, Tensor):
+        return f"it offers {type(offering).__name__}, not a tensor of positions"
+    if fault := _places_fault([offering], num_points):
         return fault
-    found = len(offering.positions)
+    found = len(offering)
     return None if 0 < found <= most else f"it offers {found} points, where 1 to {most} are due"
+
+
+def _measure_fault(numbers: object, size: int) -> str | None:
+    if isinstance(numbers, Tensor) and numbers.dtype == torch.float32 and numbers.shape == (size,):
+        return None if bool(numbers.isfinite().all()) else "what it measures is not finite"
+    return f"what it measures is not {size} numbers in float32, one with each point of the reserve"
 
 
 def _choice_fault(choice: object, pull: Pull) -> str | None:

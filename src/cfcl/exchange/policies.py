@@ -8,15 +8,16 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional
 
 from cfcl import rng
 from cfcl.config import ExchangeConfig
-from cfcl.core import clustering, importance
+from cfcl.core import clustering, coverage, importance
 from cfcl.errors import CfclError
 
 
@@ -60,7 +61,7 @@ class Shown:
     points: Float[Tensor, "links reserve pixels"] | None = None
     """The reserve itself, or its activations, for the need `pixels`."""
     numbers: Float[Tensor, "links reserve"] | None = None
-    """What `offer` has sent with each point, if anything."""
+    """What the policy's `measure` has sent with each point, if it has one."""
 
 
 Usefulness = Callable[[Tensor, Tensor, Tensor], Float[Tensor, "links candidates"]]
@@ -123,15 +124,11 @@ class Choice:
     """Figures of the policy's own, by name."""
 
 
-class Offering(NamedTuple):
-    """Which of its points a receiver shows."""
-
-    positions: Int[Tensor, " reserve"]
-    numbers: Float[Tensor, " reserve"] | None = None
-    """A number with each of them, such as a radius; four bytes each."""
-
-
-Offer = Callable[[Float[Tensor, "points pixels"], int, ExchangeConfig, Randomness], Offering]
+Offer = Callable[[Float[Tensor, "points pixels"], int, ExchangeConfig, Randomness], Int[Tensor, " reserve"]]
+"""Positions of the points that a receiver shows; chosen once."""
+Measure = Callable[[Float[Tensor, "points pixels"], Float[Tensor, "reserve pixels"]], Float[Tensor, " reserve"]]
+"""A number with each of them, such as a radius, four bytes each: from rows of own points and of the reserve, which are
+pixels, or, anew at every push, the activations or embeddings that travel."""
 Choose = Callable[[Pull], Choice]
 Need = Literal["embeddings", "pixels", "sent", "labels"]
 """`embeddings` of candidates and reserve; their `pixels` (in mode `activations` the values that travel; in mode
@@ -149,16 +146,17 @@ class Policy:
     """What `choose` looks at; nothing else is computed for it."""
     when: Literal["periodic", "start"] = "periodic"
     """At `start` everything moves at t = 0, chosen from all local points, and is kept."""
+    measure: Measure | None = None
 
 
 def push_reserve(
     points: Float[Tensor, "points pixels"], size: int, config: ExchangeConfig, draws: Randomness
-) -> Offering:
+) -> Int[Tensor, " reserve"]:
     """Positions of the reserve points, Eq. (6), by K-means on pixels or at random."""
     if config.reserve == "random":
-        return Offering(importance.uniform_sample(draws.uniforms("reserve", len(points)).to(points.device), size))
+        return importance.uniform_sample(draws.uniforms("reserve", len(points)).to(points.device), size)
     uniforms = draws.uniforms("reserve", size).to(points.device, points.dtype)
-    return Offering(importance.reserve_by_kmeans(points, uniforms))
+    return importance.reserve_by_kmeans(points, uniforms)
 
 
 def draw(
@@ -249,20 +247,29 @@ def choose_novel(pull: Pull) -> Choice:
     Distances are those of pixels where datapoints travel, so that no model has to know yet what differs, and else those
     of activations or embeddings. No item goes twice over a link whose receiver keeps what it gets.
     """
-    in_pixels = pull.candidates.points is not None
-    candidates = pull.candidates.points if in_pixels else pull.candidates.embeddings
-    reserve = pull.reserve.points if in_pixels else pull.reserve.embeddings
-    assert candidates is not None
-    assert reserve is not None
+    candidates, reserve = _rows(pull)
     foreign = clustering.squared_distances(candidates, reserve).amin(dim=2)
     # Were the kinds the same, a reserve point would be as near as the neighbour of this rank.
     rank = max(1, round(candidates.shape[1] / reserve.shape[1]))
     common = importance.neighbour_distance(clustering.squared_distances(candidates, candidates), rank)
     novelty = importance.foreign_share(foreign.double(), common.double(), sharpness=pull.config.novelty)
-    law = importance.log_normalise(novelty)
-    if pull.candidates.sent is not None:
-        law = _without(law, pull.candidates.sent)
-    return draw(law, pull, novelty=novelty)
+    return draw(_unsent(novelty, pull), pull, novelty=novelty)
+
+
+def choose_cover(pull: Pull) -> Choice:
+    """Kinds that the receiver's reserve does not cover, and anything of them.
+
+    Every reserve point covers a ball. How far a candidate lies outside all of them is blurred by its like: its nearest
+    candidates decide together, so that neither a new item near something known nor an odd item of a known kind is
+    judged alone. No item goes twice over a link whose receiver keeps what it gets.
+    """
+    candidates, reserve = _rows(pull)
+    radii, config = pull.reserve.numbers, pull.config
+    assert radii is not None
+    outside = coverage.outside(clustering.squared_distances(candidates, reserve).double(), radii.double())
+    like = coverage.blurred(outside, clustering.squared_distances(candidates, candidates), config.cover_neighbours)
+    newness = functional.logsigmoid(config.cover_sharpness * (like - math.log(config.cover_edge)))
+    return draw(_unsent(newness, pull), pull, outside=outside, newness=newness)
 
 
 def choose_oracle(pull: Pull) -> Choice:
@@ -279,6 +286,12 @@ POLICIES: dict[str, Policy] = {
     "kmeans": Policy(offer=None, choose=choose_kmeans),
     "bulk": Policy(offer=push_reserve, choose=choose_cfcl, when="start"),
     "novel": Policy(offer=push_reserve, choose=choose_novel, needs=frozenset({"pixels", "sent"})),
+    "cover": Policy(
+        offer=push_reserve,
+        choose=choose_cover,
+        needs=frozenset({"pixels", "sent"}),
+        measure=coverage.radii,
+    ),
     "fedavg": Policy(offer=None, choose=None),
     "centralised": Policy(offer=None, choose=None),
     "oracle": Policy(offer=None, choose=choose_oracle, needs=frozenset({"labels"})),
@@ -318,6 +331,22 @@ def is_portable(name: str) -> bool:
 
 def _uniforms(generator: torch.Generator, *shape: int) -> Tensor:
     return torch.rand(shape, dtype=torch.float64, generator=generator)
+
+
+def _rows(pull: Pull) -> tuple[Tensor, Tensor]:
+    """Candidates and reserves where distances are measured: as they travel, or as embeddings."""
+    in_pixels = pull.candidates.points is not None
+    candidates = pull.candidates.points if in_pixels else pull.candidates.embeddings
+    reserve = pull.reserve.points if in_pixels else pull.reserve.embeddings
+    assert candidates is not None
+    assert reserve is not None
+    return candidates, reserve
+
+
+def _unsent(log_weights: Tensor, pull: Pull) -> Tensor:
+    """The law of these weights over what the receiver has not had yet."""
+    law, sent = importance.log_normalise(log_weights), pull.candidates.sent
+    return law if sent is None else _without(law, sent)
 
 
 def _without(law: Tensor, excluded: Tensor) -> Tensor:

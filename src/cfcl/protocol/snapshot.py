@@ -17,7 +17,6 @@ from torch import Tensor
 from cfcl.core.optimisers import Moments
 from cfcl.device import DeviceState
 from cfcl.exchange.messages import RESERVES, SERVER
-from cfcl.exchange.policies import Offering
 from cfcl.models import Weights
 from cfcl.protocol.codec import Malformed
 from cfcl.protocol.parties import Run
@@ -28,7 +27,7 @@ Tree = dict[str, Any]
 KEY = "cfcl"
 WRONG = (ValueError, TypeError, AttributeError, RuntimeError, AssertionError, LookupError, ArithmeticError)
 """What a file that is not in order can raise wherever it is looked at."""
-TYPES: dict[str, type] = {kind.__name__: kind for kind in (Weights, Moments, Offering, *RESERVES.values())}
+TYPES: dict[str, type] = {kind.__name__: kind for kind in (Weights, Moments, *RESERVES.values())}
 # The others are fixed before the first step, or alive within one exchange only.
 KEPT = tuple(
     field.name

@@ -133,9 +133,6 @@ def _item_faults(rules: Rules, device: int, num_points: int, state: Tree) -> Ite
     for size, chosen in state["own_reserve"].items():
         if (wrong := offering_fault(chosen, num_points, size)) is not None:
             yield f"of its own reserve, {wrong}"
-        column = torch.zeros(len(chosen.positions), dtype=torch.float32)
-        if chosen.numbers is not None and (wrong := unlike("numbers", chosen.numbers, column)) is not None:
-            yield f"of its own reserve, {wrong}"
     for places in state["sent"].values():
         if not _is_row(places) or bool(((places < 0) | (places >= num_points)).any()):
             yield "places of its points are not among them"

@@ -89,12 +89,14 @@ LOOKS = {
     "bulk-implicit": Look(PURPLE, _DASH_DOT, ">", hollow=True),
     "novel-explicit": Look("#7A3B10", (0.0, (5.0, 1.5)), "*"),
     "novel-implicit": Look("#B8763F", (0.0, (6.0, 1.5, 1.5, 1.5, 1.5, 1.5)), "*", hollow=True),
+    "cover-explicit": Look("#4B3FA8", "-", "*", width=2.2),
+    "cover-implicit": Look("#8E86D6", _DASH_DOT, "*", hollow=True),
     "oracle-explicit": Look(GREY, "--", "d", width=1.0),
     "oracle-implicit": Look("#9C9C9C", "-.", "d", hollow=True, width=1.0),
     "centralised": Look(GREY, ":", "X", width=1.0),
 }
 
-_SPARE_COLOURS = (GREY, "#8A6D00", "#4B3FA8", "#7A3B10", PURPLE, GREEN, VERMILLION)
+_SPARE_COLOURS = (GREY, "#8A6D00", "#7A3B10", PURPLE, GREEN, VERMILLION)
 _SPARE_LINES: tuple[Dash, ...] = ((0.0, (5.0, 2.0)), (0.0, (2.0, 1.2)), (0.0, (8.0, 2.0, 2.0, 2.0)))
 _SPARE_MARKERS = "*phHd"
 
