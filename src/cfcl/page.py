@@ -39,6 +39,8 @@ figcaption { font-size: .875rem; color: var(--muted); margin: .35rem .25rem 0; }
 pre { overflow-x: auto; background: var(--soft); border: 1px solid var(--line); border-radius: 6px; padding: .75rem;
   font-size: .8125rem; line-height: 1.45; }
 summary { cursor: pointer; margin: .5rem 0; }
+.good { color: light-dark(#0b6b2c, #6fd48f); } .bad { color: light-dark(#a3200d, #ff9a86); }
+.even { color: light-dark(#1f4e9c, #9cc1ff); } .open { color: var(--muted); }
 """
 
 

@@ -7,24 +7,21 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from cfcl.study import measures
+from cfcl.study import measures, verdicts
 from cfcl.study.bundle import Measured, Selection, Study
 from cfcl.study.measures import COSTS, Interval, saving
+from cfcl.study.verdicts import Bounds, Evidence
 
-SUPPORTED, NOT_SUPPORTED, UNDECIDED = "supported", "not supported", "undecided"
 NONE = "No claim is about these figures."
 """In place of verdicts."""
-
-FEWEST_SEEDS = 3
-"""Two that happen to agree would decide anything."""
+WHOSE = {"paper": "the paper", "drafts": "its drafts", "ours": "ours"}
+"""Who says so."""
 DETAILS = ("claim", "panel", "case", "difference", "95 % interval", "unit", "seeds", "verdict", "note")
 """The columns of `details`."""
 
 Case = Mapping[str, Any]
 """What fills the names of a claim: `mode`, `other`, a swept setting, and under `milestone` a tuple of accuracies."""
 
-_ROUNDING = 1e-9
-"""Sums of the same numbers in another order differ by less."""
 _ENDS = {"smallest": 0, "largest": -1}
 _RUNS: Mapping[str, Callable[[Measured], float | None]] = {
     "final": measures.final,
@@ -59,10 +56,17 @@ class Claim:
     plus: Sequence[Any]
     minus: Sequence[Any]
     each: Mapping[str, Any] = field(default_factory=dict)
-    at_least: float | None = None
-    """A stated size; without one any difference above zero will do."""
-    ours: bool = False
-    """Whether it is about a variant of our own: no claim where a study has no such runs."""
+    at_least: float = 0.0
+    """The number that it states, from which differences are taken."""
+    smallest: float | None = None
+    """The smallest size worth naming; not set: that of its measure."""
+    whose: str = "paper"
+    """One of `WHOSE`; what is ours is about variants of our own, and no claim where a study has no such runs."""
+
+    @property
+    def bounds(self) -> Bounds:
+        """Where a difference begins to count."""
+        return Bounds(self.at_least, load()[0][self.measure].negligible if self.smallest is None else self.smallest)
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,9 @@ class Finding:
     """Over seeds; positive numbers speak for the claim."""
     note: str
     """What is missing or to be kept in mind."""
+
+    needed: int | None = None
+    """Seeds that would decide it, if it is undecided and so many could ever be run."""
 
     @property
     def seeds(self) -> int:
@@ -93,20 +100,32 @@ class Judgement:
 
     @property
     def verdict(self) -> str:
-        """Supported if all tests are, not supported if one is not."""
-        found = {item.verdict for item in self.findings}
-        if NOT_SUPPORTED in found:
-            return NOT_SUPPORTED
-        return SUPPORTED if found == {SUPPORTED} else UNDECIDED
+        """On the whole claim."""
+        return verdicts.conclude([item.verdict for item in self.findings])
 
     @property
     def counts(self) -> str:
-        """Such as `3 of 8 supported, 1 not`."""
+        """Such as `3 of 8 supported, 1 contradicted`."""
         found = [item.verdict for item in self.findings]
         if not found:
-            return "not run"
-        against = f", {found.count(NOT_SUPPORTED)} not" if NOT_SUPPORTED in found else ""
-        return f"{found.count(SUPPORTED)} of {len(found)} supported{against}"
+            return verdicts.NOT_RUN
+        others = [word for word in (*verdicts.VERDICTS[1:], verdicts.SAME) if word in found]
+        tail = "".join(f", {found.count(word)} {word}" for word in others)
+        return f"{found.count(verdicts.SUPPORTED)} of {len(found)} supported{tail}"
+
+    @property
+    def needs(self) -> str:
+        """What an undecided claim would take, such as `about 40 seeds`."""
+        if self.verdict != verdicts.UNDECIDED:
+            return ""
+        open_tests = [item for item in self.findings if item.verdict == verdicts.UNDECIDED]
+        if any(item.verdict == verdicts.NOT_RUN or item.seeds == 1 for item in self.findings):
+            return "missing runs"
+        if not open_tests or any(item.estimate is None for item in open_tests):
+            return "other settings"  # tests that agree with different verdicts, or milestones that are not reached
+        if any(item.needed is None for item in open_tests):
+            return f"more than {verdicts.MOST_SEEDS:,} seeds"
+        return f"about {max(item.needed or 0 for item in open_tests):,} seeds"
 
 
 @cache
@@ -117,6 +136,7 @@ def load() -> tuple[Mapping[str, Scale], tuple[Claim, ...]]:
     claims = tuple(Claim(**entry) for entry in table["claims"])
     assert kinds.keys() == {*_RUNS, *_SELECTIONS, *COSTS}
     assert len({claim.id for claim in claims}) == len(claims)
+    assert {claim.whose for claim in claims} <= WHOSE.keys()
     for claim in claims:
         assert claim.measure in kinds
         assert claim.measure not in COSTS or (len(claim.plus) == len(claim.minus) == 1 and "milestone" in claim.each)
@@ -125,8 +145,8 @@ def load() -> tuple[Mapping[str, Scale], tuple[Claim, ...]]:
 
 def judge(study: Study) -> list[Judgement]:
     """A judgement on every claim, in order of figures; claims of our own only where there is something to judge."""
-    found = [Judgement(claim, tuple(_findings(study, claim))) for claim in load()[1]]
-    return [item for item in found if item.findings or not item.claim.ours]
+    found = [Judgement(claim, _findings(study, claim)) for claim in load()[1]]
+    return [item for item in found if item.findings or item.claim.whose != "ours"]
 
 
 def details(judgements: Iterable[Judgement]) -> list[list[str]]:
@@ -151,14 +171,30 @@ def _number(value: float, digits: int) -> str:
     return f"{value:+z.{digits}f}" if abs(value) < 1000 else f"{value:+.2e}"
 
 
-def _findings(study: Study, claim: Claim) -> Iterable[Finding]:
+def _findings(study: Study, claim: Claim) -> tuple[Finding, ...]:
+    tried = list(_tried(study, claim))
+    bounds = claim.bounds
+    found = verdicts.judge([evidence for _, _, evidence, _ in tried], bounds)
+    return tuple(
+        Finding(panel, case, verdict, evidence.estimate, note, _needed(verdict, evidence, bounds))
+        for (panel, case, evidence, note), verdict in zip(tried, found, strict=True)
+    )
+
+
+def _needed(verdict: str, evidence: Evidence, bounds: Bounds) -> int | None:
+    if verdict != verdicts.UNDECIDED or evidence.estimate is None or len(evidence.estimate.values) < 2:
+        return None
+    return verdicts.seeds_needed(evidence.estimate, bounds)
+
+
+def _tried(study: Study, claim: Claim) -> Iterable[tuple[str, str, Evidence, str]]:
+    """Panel, case, evidence and note of every test."""
     for panel in study.panels(claim.figure):
         there = {cell.method for cell in study.cells if (cell.figure, cell.panel) == (claim.figure, panel)}
         for case in _cases(study, claim, panel):
             methods = {_fill(_place(item)["method"], case) for item in (*claim.plus, *claim.minus)}
-            if not claim.ours or methods <= there:
-                verdict, estimate, note = _test(study, claim, panel, case)
-                yield Finding(panel, _words(case), verdict, estimate, note)
+            if claim.whose != "ours" or methods <= there:
+                yield panel, _words(case), *_test(study, claim, panel, case)
 
 
 def _cases(study: Study, claim: Claim, panel: str) -> list[Case]:
@@ -202,14 +238,14 @@ def _words(case: Case) -> str:
     return ", ".join(word(key, value) for key, value in case.items())
 
 
-def _test(study: Study, claim: Claim, panel: str, case: Case) -> tuple[str, Interval | None, str]:
-    """Verdict, estimate and note."""
+def _test(study: Study, claim: Claim, panel: str, case: Case) -> tuple[Evidence, str]:
+    """The evidence, and a note."""
     places = [{key: _fill(value, case) for key, value in _place(item).items()} for item in (*claim.plus, *claim.minus)]
     ends = {key for place in places for key, value in place.items() if value in _ENDS}
     swept = {key: study.values(claim.figure, key, panel) for key in sorted(ends)}
     for key, values in swept.items():
         if len(values) < 2:
-            return UNDECIDED, None, f"fewer than two values of {key}"
+            return Evidence(None), f"fewer than two values of {key}"
     places = [
         {key: swept[key][_ENDS[value]] if value in _ENDS else value for key, value in place.items()} for place in places
     ]
@@ -219,32 +255,36 @@ def _test(study: Study, claim: Claim, panel: str, case: Case) -> tuple[str, Inte
     seeds, note = _shared(found, places)
     signs = [1] * len(claim.plus) + [-1] * len(claim.minus)
     sums = [sum(sign * part[seed] for sign, part in zip(signs, found, strict=True)) for seed in seeds]
-    return _verdict(claim, measures.interval(sums), note)
+    return Evidence(measures.interval(sums)), _join(_few(seeds), note)
+
+
+def _few(seeds: Sequence[int]) -> str:
+    return "too few seeds" if 0 < len(seeds) < verdicts.FEWEST_SEEDS else ""
 
 
 def _test_saving(
     study: Study, claim: Claim, panel: str, case: Case, places: Sequence[Mapping[str, Any]]
-) -> tuple[str, Interval | None, str]:
+) -> tuple[Evidence, str]:
     """The same for what `minus` saves of what `plus` spends."""
     found = [study.find(claim.figure, panel, **place) for place in places]
     seeds, note = _shared(found, places)
     if not case["milestone"]:
-        return UNDECIDED, None, _join(f"no milestones for {panel} {case['mode']}", note)
+        return Evidence(None), _join(f"no milestones for {panel} {case['mode']}", note)
     saved = saving({seed: (found[0][seed], found[1][seed]) for seed in seeds}, case["milestone"], claim.measure)
     plus, minus = (place["method"] for place in places)
     of_all = f"of {len(seeds)} seeds"
     if saved.failed:
-        verdict = NOT_SUPPORTED if len(saved.failed) == len(seeds) >= FEWEST_SEEDS else UNDECIDED
-        return verdict, None, _join(f"{minus} never gets there in {len(saved.failed)} {of_all}, {plus} does", note)
+        whole = len(saved.failed) == len(seeds) >= verdicts.FEWEST_SEEDS
+        note = _join(f"{minus} never gets there in {len(saved.failed)} {of_all}, {plus} does", note)
+        return Evidence(None, "failed" if whole else "some failed", len(seeds)), note
     if saved.void:
         note = _join(f"nothing to compare in {len(saved.void)} {of_all}", note)
     if saved.partial:
         note = _join(f"not all milestones can be compared in {len(saved.partial)} {of_all}", note)
     if saved.bounds:
         note = _join(f"a lower bound: {plus} never gets there in {len(saved.bounds)} {of_all}", note)
-    verdict, estimate, note = _verdict(claim, saved.estimate, note)
-    # That the least it can be is too little says nothing against the claim.
-    return UNDECIDED if saved.bounds and verdict == NOT_SUPPORTED else verdict, estimate, note
+    number = len(saved.estimate.values) if saved.estimate else 0
+    return Evidence(saved.estimate, "lower bound" if saved.bounds else ""), _join(_few(range(number)), note)
 
 
 def _measured(study: Study, claim: Claim, panel: str, place: Mapping[str, Any]) -> dict[int, float]:
@@ -269,20 +309,6 @@ def _shared(found: Sequence[Mapping[int, Any]], places: Sequence[Mapping[str, An
 def _title(place: Mapping[str, Any]) -> str:
     settings = ", ".join(f"{key} {value}" for key, value in place.items() if key != "method")
     return f"{place['method']} ({settings})" if settings else str(place["method"])
-
-
-def _verdict(claim: Claim, estimate: Interval | None, note: str) -> tuple[str, Interval | None, str]:
-    if estimate is None:
-        return UNDECIDED, None, note
-    if len(estimate.values) < FEWEST_SEEDS:
-        return UNDECIDED, estimate, _join("too few seeds", note)
-    bound = claim.at_least or 0.0
-    slack = load()[0][claim.measure].negligible if claim.at_least is None else 0.0
-    if estimate.low > bound:
-        return SUPPORTED, estimate, note
-    if claim.at_least is None and all(abs(value) < _ROUNDING for value in estimate.values):
-        return UNDECIDED, estimate, _join("the same in every seed: nothing is compared", note)
-    return NOT_SUPPORTED if estimate.high < bound + slack else UNDECIDED, estimate, note
 
 
 def _join(*notes: str) -> str:

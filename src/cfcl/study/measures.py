@@ -29,6 +29,8 @@ class Interval:
     high: float
     values: tuple[float, ...]
     """One a seed."""
+    saved: bool = False
+    """Whether these are savings in percent, whose errors are normal as logarithms of ratios."""
 
 
 def interval(values: Sequence[float]) -> Interval | None:
@@ -180,4 +182,4 @@ def _saved(logs: Interval | None) -> Interval | None:
     if logs is None:
         return None
     mean, low, high, *values = (100 * (1 - math.exp(log)) for log in (logs.mean, logs.high, logs.low, *logs.values))
-    return Interval(mean, low, high, tuple(values))
+    return Interval(mean, low, high, tuple(values), saved=True)

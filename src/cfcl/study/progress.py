@@ -15,6 +15,7 @@ from cfcl.records import Done, Evaluation, Failed, Record, Warned
 from cfcl.shown import Words
 from cfcl.study import claims
 from cfcl.study.claims import Judgement
+from cfcl.study.verdicts import CONTRADICTED, MARKS, NO_DIFFERENCE, SUPPORTED
 
 
 class StudyProgress(Progress):
@@ -135,6 +136,7 @@ def verdicts(judgements: Iterable[Judgement]) -> Table | str:
     for name in ("claim", "says", "verdict", "tests"):
         table.add_column(name)
     for item in found:
-        colour = {claims.SUPPORTED: "green", claims.NOT_SUPPORTED: "red"}.get(item.verdict, "yellow")
-        table.add_row(item.claim.id, item.claim.says, Text(item.verdict, colour), item.counts)
+        colour = {SUPPORTED: "green", CONTRADICTED: "red", NO_DIFFERENCE: "blue"}.get(item.verdict, "yellow")
+        word = Text(f"{MARKS[item.verdict]} {item.verdict}", colour)
+        table.add_row(item.claim.id, item.claim.says, word, item.counts)
     return table

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cfcl.errors import CfclError
-from cfcl.study import captions, claims, measures
+from cfcl.study import captions, claims, measures, verdicts
 from cfcl.study.bundle import Study
 from cfcl.study.captions import Chapter
 from cfcl.study.claims import Judgement
@@ -22,14 +22,15 @@ FILES = {
 LONG = 16
 """Tables with more rows are folded."""
 
-HEAD = ("Claim", "Verdict", "Sentence", "Tests", "Differences")
+HEAD = ("Claim", "Whose", "Verdict", "Sentence", "Tests", "Differences", "To decide")
 """The columns of verdicts."""
 RULE = (
-    "A test is supported if the whole 95 % interval of the paired difference over seeds speaks for the claim, and for "
-    "the size that it states, if any; otherwise not supported, if the whole interval speaks against it or, where no "
-    "size is stated, for a negligible difference at most; undecided in all other cases, and with fewer than three "
-    "seeds. A claim is supported if all its tests are, and not supported if one is not: that one may be chance where "
-    "there are many, as nothing is corrected for their number. Positive differences speak for the claim."
+    "Differences are paired over seeds, with 95 % intervals, and taken from the number that a claim states, if any; "
+    "positive ones speak for the claim. Every measure has a smallest size worth naming. A claim is supported if every "
+    "test lies above by more than that size (all must hold, so no correction is due); contradicted if one lies below "
+    "by more than it, after Holm's correction for the number of its tests; no difference if all lie within it; else "
+    "undecided, with the number of seeds that would decide if they went on as so far. Fewer than three seeds, and runs "
+    "that are the same by construction, decide nothing."
 )
 
 
@@ -53,11 +54,11 @@ class Part:
     @property
     def lead(self) -> str:
         """The verdicts in a sentence or two, and what is missing."""
-        said = [_count([item for item in self.judgements if not item.claim.ours], "of the paper")]
+        said = [_count([item for item in self.judgements if item.claim.whose != "ours"], "of the paper and its drafts")]
         if not self.rows:
             said = [claims.NONE]
-        elif ours := [item for item in self.judgements if item.claim.ours]:
-            said.append(_count(ours, "about our own variants"))
+        elif ours := [item for item in self.judgements if item.claim.whose == "ours"]:
+            said.append(_count(ours, "of ours"))
         runs = {cell.digest for cell in self.study.cells}
         if lost := len(runs - set(self.study.runs)):
             said.append(f"{lost} of {len(runs)} runs are missing.")
@@ -67,7 +68,15 @@ class Part:
     def rows(self) -> list[list[str]]:
         """A row per claim that was tried, under `HEAD`."""
         return [
-            [item.claim.id, item.verdict, item.claim.says, item.counts, _differences(item)]
+            [
+                item.claim.id,
+                claims.WHOSE[item.claim.whose],
+                f"{verdicts.MARKS[item.verdict]} {item.verdict}",
+                item.claim.says,
+                item.counts,
+                _differences(item),
+                item.needs,
+            ]
             for item in self.judgements
             if item.findings
         ]
@@ -124,12 +133,9 @@ def notes(report: Report) -> list[str]:
 
 
 def _count(judgements: Sequence[Judgement], what: str) -> str:
-    verdicts = [item.verdict for item in judgements]
-    idle = sum(not item.findings for item in judgements)
-    parts = ", ".join(
-        f"{verdicts.count(verdict)} {verdict}" for verdict in (claims.SUPPORTED, claims.NOT_SUPPORTED, claims.UNDECIDED)
-    )
-    return f"Of {len(verdicts)} claims {what}: {parts}{f' ({idle} not run)' if idle else ''}."
+    found = [item.verdict for item in judgements]
+    parts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in verdicts.VERDICTS if verdict in found)
+    return f"Of {len(found)} claims {what}: {parts}."
 
 
 def _differences(judgement: Judgement) -> str:

@@ -2,10 +2,22 @@
 
 from cfcl import __version__, page
 from cfcl.page import Html, tag
-from cfcl.study import captions, claims, report
+from cfcl.study import captions, claims, report, verdicts
 from cfcl.study.captions import Chapter
 from cfcl.study.figures.figure import Picture
 from cfcl.study.report import Part, Report
+
+_COLOURED = {
+    verdicts.MARKS[verdict]: name
+    for verdict, name in (
+        (verdicts.SUPPORTED, "good"),
+        (verdicts.CONTRADICTED, "bad"),
+        (verdicts.NO_DIFFERENCE, "even"),
+        (verdicts.UNDECIDED, "open"),
+        (verdicts.NOT_RUN, "open"),
+    )
+}
+"""Classes of the page's style, by mark."""
 
 
 def render(found: Report) -> str:
@@ -38,9 +50,9 @@ def _older(part: Part) -> Html:
 
 def _verdicts(part: Part) -> Html:
     rows = []
-    for claim, verdict, sentence, tests, differences in part.rows:
-        size = tag("div", differences, style="white-space: nowrap")
-        rows.append([claim, tag("strong", verdict), _wrapped(sentence), tests, size])
+    for claim, whose, verdict, sentence, tests, differences, needs in part.rows:
+        word = tag("strong", verdict, class_=_COLOURED[verdict[0]])
+        rows.append([claim, whose, word, _wrapped(sentence), _wrapped(tests), _wrapped(differences), needs])
     folded = [
         _fold(
             f"Claim {item.claim.id}: {item.counts}",
@@ -60,7 +72,7 @@ def _verdicts(part: Part) -> Html:
 
 
 def _wrapped(text: str) -> Html:
-    return tag("div", text, style="min-width: 16rem; white-space: normal")
+    return tag("div", text, style="min-width: 9rem; white-space: normal")
 
 
 def _fold(summary: str, *children: str) -> Html:
