@@ -16,10 +16,15 @@ STOPPED = "interrupted; finished runs are kept, and the same command goes on fro
 
 
 def reproduce(
-    figures: Annotated[list[str], typer.Argument(help="fig4 ... fig11, regime, or all (fig4 to fig11).")],
+    figures: Annotated[
+        list[str], typer.Argument(help="fig4 ... fig11, regime, redundancy, frontier, or all (fig4 to fig11).")
+    ],
     profile: Annotated[
-        Literal["smoke", "quick", "full"],
-        typer.Option(help="smoke: digits, minutes; quick: USPS whole and Fashion-MNIST shortened; full: everything."),
+        Literal["smoke", "quick", "full", "registered"],
+        typer.Option(
+            help="smoke: digits, minutes; quick: USPS whole and Fashion-MNIST shortened; full: everything; "
+            "registered: the study as it was announced before its first run."
+        ),
     ] = "smoke",
     panels: Annotated[
         str,

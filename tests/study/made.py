@@ -23,6 +23,7 @@ def record(
     up: int = 100,
     seconds: float = 0.1,
     selection: float = 0.0,
+    cka: float = 0.5,
     **others: Any,
 ) -> Measured:
     """A run evaluated every `every` steps from 0; bytes and seconds are those of one step, kNN is half the probe."""
@@ -31,7 +32,7 @@ def record(
             step=step,
             probe=probe,
             knn=probe / 2,
-            cka=0.5,
+            cka=cka,
             bytes_push=push * step,
             bytes_pull=pull * step,
             bytes_up=up * step,

@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -78,9 +78,11 @@ def _whole(sign: int) -> Study:
         places[place] = [_level(50 + sign * points)] * 2
 
     gains = {"cfcl-explicit": 4.0, "cfcl-implicit": 3.0, "novel-explicit": 6.0, "novel-implicit": 5.0}
-    for method in (*METHODS, "novel-explicit", "novel-implicit"):
-        put(gains.get(method, 0.0), "fig5", "usps", method)
-        put(gains.get(method, 0.0), "fig5", "digits", method)
+    blind = dict.fromkeys(("uniform-explicit", "kmeans-explicit", "bulk-explicit"), 1.0)
+    for method in (*METHODS, "novel-explicit", "novel-implicit", "cover-explicit"):
+        gain = {**blind, **gains, "cover-explicit": 7.0}.get(method, 0.0)
+        run = made.record(_level(50 + sign * gain), cka=0.5 + sign * gain / 10)
+        places["fig5", "usps", method] = places["fig5", "usps-short", method] = [run, run]
         run = made.record([0.5, 0.5], separation=2.0 + sign * gains.get(method, 0.0))
         places["fig4", "usps", method] = [run, run]
     for method in (*METHODS, "novel-explicit", "novel-implicit"):
@@ -100,15 +102,45 @@ def _whole(sign: int) -> Study:
             points = -loss if mode == "implicit" else 1.5 - loss
             put(points, "fig10", "usps", method, ("importance", "local"), ("period", period))
             put(0.0, "fig10", "usps", method, ("importance", "global"), ("period", period))
+            put(-2.0, "fig10", "usps", f"uniform-{mode}", ("importance", "global"), ("period", period))
         for labels, degree, points in ((1, 2, -4.0), (1, 8, -2.0), (8, 2, 0.0), (8, 8, 0.25)):
             put(points, "fig11", "usps", method, ("labels", labels), ("degree", degree))
+            for other in ("fedavg", f"uniform-{mode}"):
+                put(points - 1.0, "fig11", "usps", other, ("labels", labels), ("degree", degree))
     selections = [
-        made.selection(f"{name}-{mode}", seed=seed, distance=0.5 - sign * near, held=0.5 - sign * near)
+        made.selection(
+            f"{name}-{mode}",
+            seed=seed,
+            distance=0.5 - sign * near,
+            held=0.5 - sign * near,
+            mean_distance=0.5 - sign * near,
+        )
         for mode in MODES
         for name, near in (("uniform", 0.0), ("cfcl", 0.125))
         for seed in (1, 2)
     ]
-    return made.study(places, milestones={f"usps {mode}": [0.25, 0.5] for mode in MODES}, selections=selections)
+    _put_ours(put)
+    marks = {f"usps {mode}": [0.25, 0.5] for mode in MODES}
+    return made.study(places, milestones=marks, selections=selections, panels=dict.fromkeys(OURS, "usps"))
+
+
+OURS = ("usps-common", "usps-ring", "usps-common-dial", "usps-dirichlet", "digits-common", "svhn")
+
+
+def _put_ours(put: Callable[..., None]) -> None:
+    """What claims of ours are about: cover gains 9, CF-CL 5, and bulk exchange 1."""
+    gains = {"fedavg": -1.0, "cover-explicit": 9.0, "cover-activations": 9.0, "cover-implicit": 9.0}
+    others = ("uniform-explicit", "kmeans-explicit", "bulk-explicit", "cfcl-explicit")
+    for panel in OURS:
+        for method in (*others, *gains, "uniform-activations", "uniform-implicit"):
+            put({**gains, "cfcl-explicit": 5.0, "bulk-explicit": 1.0}.get(method, 0.0), "fig5", panel, method)
+    for share in (0.0, 0.5, 0.9):
+        put(1.0 + share, "redundancy", "usps", "cover-explicit", ("share", share))
+        put(0.0, "redundancy", "usps", "uniform-explicit", ("share", share))
+    for items in (2, 5, 10):
+        for method in others[::2]:
+            put(0.0, "frontier", "usps-common", method, ("n", items), ("reserve", 10))
+        put(4.0, "frontier", "usps-common", "cover-explicit", ("n", items), ("reserve", 10))
 
 
 def test_every_claim_can_be_supported() -> None:
@@ -134,6 +166,9 @@ def test_tests_are_counted_over_panels_and_cases() -> None:
         **{"6f": 16, "6g": 16, "6h": 2, "6i": 2},
         **{"7a": 2, "7b": 2, "8a": 24, "8b": 8, "9a": 6, "9b": 2},  # 8a: 2 modes × 4 baselines × 3 numbers of devices
         **{"10a": 6, "10b": 3, "10c": 2, "11a": 4, "11b": 2, "11c": 1},
+        **{"5h": 4, "6j": 2, "7c": 2, "10d": 6, "11d": 8},
+        **{"12a": 4, "12b": 1, "12c": 1, "12d": 1, "12e": 1, "12f": 5, "12g": 2, "12h": 2, "12i": 2},
+        **{"13a": 1, "14a": 1, "14b": 2},
     }
 
 

@@ -137,7 +137,57 @@ def test_what_there_is_not_is_refused(figures: list[str], panels: list[str], see
 def test_all_is_every_figure_of_the_paper() -> None:
     assert plan.named(["all"]) == ["fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11"]
     assert plan.named(["fig5", "all", "regime"])[0] == "fig5"
-    assert set(FIGURES) == {*plan.named(["all"]), "regime"}
+    assert set(FIGURES) == {*plan.named(["all"]), "regime", "redundancy", "frontier"}
+
+
+REGISTERED = PROFILES["registered"]
+
+
+def test_the_registered_study_uses_seeds_on_which_nothing_was_chosen() -> None:
+    runs = plan.plan(REGISTERED, [*plan.named(["all"]), "redundancy", "frontier"])
+
+    seeds = {cell.seed for cell, _ in runs}
+    assert seeds == {*range(200, 220), 299}
+    assert {cell.seed for cell, run in runs if run.data.validation} == set()
+    counts = {
+        (cell.figure, cell.panel): len(
+            {other.seed for other, _ in runs if (other.figure, other.panel) == (cell.figure, cell.panel)}
+        )
+        for cell, _ in runs
+    }
+    assert counts["fig5", "usps"] == counts["fig5", "usps-common"] == counts["fig5", "usps-paper"] == 12
+    assert counts["fig6", "usps-study"] == 13  # and the pilot
+    assert counts["fig9", "usps-study"] == counts["redundancy", "usps"] == 8
+    assert (counts["frontier", "usps-common"], counts["fig5", "svhn"]) == (4, 2)
+
+
+def test_figures_of_the_registered_study_share_runs() -> None:
+    digests = {
+        figure: {cell.digest for cell, _ in plan.plan(REGISTERED, [figure]) if cell.seed == 200}
+        for figure in ("fig5", "redundancy", "frontier", "fig8")
+    }
+
+    # common data of a share of 0.8, and of one budget, are those of a panel; all ten devices are those of another
+    assert len(digests["redundancy"] & digests["fig5"]) == 6
+    assert len(digests["frontier"] & digests["fig5"]) == 5
+    assert len(digests["fig8"] & digests["fig5"]) == 9
+
+
+def test_the_paper_is_judged_in_its_own_settings() -> None:
+    panels = REGISTERED.panels
+    printed = panels["usps-paper"].config("cfcl-implicit", 200, [])
+
+    assert (printed.exchange.num_pulled, printed.exchange.buffer, printed.model.embedding_dim) == (10, "purge", 16)
+    assert (printed.exchange.num_reserve, printed.exchange.num_candidates) == (10, 100)
+    assert printed.evaluation.labels_per_class == ()
+    assert panels["usps"].config("fedavg", 200, []).evaluation.labels_per_class == (10,)
+
+
+def test_figures_that_a_profile_does_not_place_are_refused() -> None:
+    with pytest.raises(CfclError, match="'redundancy' is not part of this profile"):
+        plan.check(FULL, ["redundancy"], [], [])
+    with pytest.raises(CfclError, match="'regime' is not part of this profile"):
+        plan.check(REGISTERED, ["regime"], [], [])
 
 
 def test_a_figure_is_named_at_one_place_of_the_source() -> None:

@@ -166,7 +166,7 @@ def _word(value: Any) -> Any:
     return " ".join(map(str, value)) if isinstance(value, tuple) else value
 
 
-_LATER = {"mean_distance"}
+_LATER = {"mean_distance", "few"}
 """Columns that files written earlier do not have."""
 
 

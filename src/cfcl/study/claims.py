@@ -27,9 +27,11 @@ _RUNS: Mapping[str, Callable[[Measured], float | None]] = {
     "final": measures.final,
     "area": measures.area,
     "separation": lambda run: run.separation,
+    "cka": measures.alike,
 }
-_SELECTIONS: Mapping[str, Callable[[Selection], float]] = {
+_SELECTIONS: Mapping[str, Callable[[Selection], float | None]] = {
     "distance": lambda item: item.distance,
+    "mean_distance": lambda item: item.mean_distance,
     "held": lambda item: 100 * item.held,
 }
 
@@ -60,6 +62,8 @@ class Claim:
     """The number that it states, from which differences are taken."""
     smallest: float | None = None
     """The smallest size worth naming; not set: that of its measure."""
+    on: tuple[str, ...] = ()
+    """The panels in which it is judged; empty: those of the paper's settings."""
     whose: str = "paper"
     """One of `WHOSE`; what is ours is about variants of our own, and no claim where a study has no such runs."""
 
@@ -190,6 +194,8 @@ def _needed(verdict: str, evidence: Evidence, bounds: Bounds) -> int | None:
 def _tried(study: Study, claim: Claim) -> Iterable[tuple[str, str, Evidence, str]]:
     """Panel, case, evidence and note of every test."""
     for panel in study.panels(claim.figure):
+        if panel not in claim.on if claim.on else not study.of_paper(panel):
+            continue
         there = {cell.method for cell in study.cells if (cell.figure, cell.panel) == (claim.figure, panel)}
         for case in _cases(study, claim, panel):
             methods = {_fill(_place(item)["method"], case) for item in (*claim.plus, *claim.minus)}
@@ -291,7 +297,8 @@ def _measured(study: Study, claim: Claim, panel: str, place: Mapping[str, Any]) 
     """The claim's measure at one place, by seed."""
     if claim.measure in _SELECTIONS:
         chosen = [item for item in study.reported if (item.panel, item.method) == (panel, place["method"])]
-        return {item.seed: _SELECTIONS[claim.measure](item) for item in chosen}
+        read = {item.seed: _SELECTIONS[claim.measure](item) for item in chosen}
+        return {seed: value for seed, value in read.items() if value is not None}
     values = {seed: _RUNS[claim.measure](run) for seed, run in study.find(claim.figure, panel, **place).items()}
     return {seed: value for seed, value in values.items() if value is not None}
 

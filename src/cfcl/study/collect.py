@@ -16,6 +16,9 @@ from cfcl.study.bundle import Cell, Evaluated, Measured, Selection, Study
 from cfcl.study.figures import FIGURES
 from cfcl.study.profiles import PROFILES, Profile
 
+FEW = "10"
+"""Labels per class, as evaluations name it."""
+
 
 def gather(
     name: str, cells: Sequence[Cell], kept: Study | None, done: Mapping[str, Path], selections: Sequence[Selection]
@@ -30,8 +33,15 @@ def gather(
         "numerics": NUMERICS,
         "milestones": measures.milestones(today, runs, profile.pilot),
         "notes": _notes(profile, cells),
+        **({"panels": _presets(profile, cells)} if profile.placed else {}),
     }
     return Study(about, tuple(cells), runs, tuple(selections))
+
+
+def _presets(profile: Profile, cells: Sequence[Cell]) -> dict[str, str]:
+    """The preset of each panel."""
+    shown = dict.fromkeys(cell.panel for cell in cells)
+    return {name: profile.panels[name].preset for name in shown if name in profile.panels}
 
 
 def _notes(profile: Profile, cells: Sequence[Cell]) -> list[str]:
@@ -117,6 +127,7 @@ def _evaluation(run: Run, row: Evaluation) -> Evaluated:
         bytes_up=spent.bytes_up,
         seconds=spent.seconds,
         selection=selection_seconds(run, row.step + (upfront is not None)),
+        few=(row.few or {}).get(FEW),
     )
 
 

@@ -50,22 +50,33 @@ def paired(mine: Mapping[int, float], theirs: Mapping[int, float]) -> Interval |
 
 
 def final(run: Measured) -> float:
-    """Probe accuracy in percent, mean of the evaluations in the last fifth of the run."""
+    """Accuracy in percent, mean of the evaluations in the last fifth of the run."""
     return 100 * statistics.fmean(
-        item.probe for item in run.evaluations if item.step >= (1 - TAIL) * run.evaluations[-1].step
+        item.accuracy for item in run.evaluations if item.step >= (1 - TAIL) * run.evaluations[-1].step
     )
 
 
+def alike(run: Measured) -> float | None:
+    """How alike local models are (CKA), mean of the evaluations in the last fifth of the run; None where unknown."""
+    known = [
+        item.cka
+        for item in run.evaluations
+        if item.step >= (1 - TAIL) * run.evaluations[-1].step and item.cka is not None
+    ]
+    return statistics.fmean(known) if known else None
+
+
 def area(run: Measured) -> float:
-    """Mean probe accuracy on the way, in percent: the area under the curve over steps, divided by their number.
+    """Mean accuracy on the way, in percent: the area under the curve over steps, divided by their number.
 
     Of a single evaluation it is that one: a file may have lost the others.
     """
     curve = run.evaluations
     if len(curve) == 1:
-        return 100 * curve[0].probe
+        return 100 * curve[0].accuracy
     parts = [
-        (later.step - earlier.step) * (later.probe + earlier.probe) / 2 for earlier, later in itertools.pairwise(curve)
+        (later.step - earlier.step) * (later.accuracy + earlier.accuracy) / 2
+        for earlier, later in itertools.pairwise(curve)
     ]
     return 100 * (sum(parts) / (curve[-1].step - curve[0].step))
 
@@ -94,11 +105,11 @@ class Reached:
 def reach(run: Measured, accuracy: float) -> Reached | None:
     """When the curve first crosses `accuracy`, on straight lines between evaluations; None if it never does."""
     curve = run.evaluations
-    if curve[0].probe >= accuracy:
+    if curve[0].accuracy >= accuracy:
         return _between(curve[0], curve[0], 0.0)
     for earlier, later in itertools.pairwise(curve):
-        if later.probe >= accuracy:
-            return _between(earlier, later, (accuracy - earlier.probe) / (later.probe - earlier.probe))
+        if later.accuracy >= accuracy:
+            return _between(earlier, later, (accuracy - earlier.accuracy) / (later.accuracy - earlier.accuracy))
     return None
 
 
@@ -123,7 +134,7 @@ def milestones(cells: Iterable[Cell], runs: Mapping[str, Measured], pilot: int) 
         method = parse(cell.method)
         if cell.seed == pilot and method.policy == "uniform" and cell.digest in runs:
             run = runs[cell.digest]
-            first, last = run.evaluations[0].probe, final(run) / 100
+            first, last = run.evaluations[0].accuracy, final(run) / 100
             found[f"{cell.panel} {method.mode}"] = [round(first + share * (last - first), 4) for share in SHARES]
     return found
 

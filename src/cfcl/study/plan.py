@@ -10,14 +10,15 @@ from cfcl.study.bundle import Cell, Study
 from cfcl.study.figures import FIGURES
 from cfcl.study.profiles import Profile
 
+PAPER = tuple(figure.name for figure in FIGURES.values() if figure.of_paper)
+"""The figures of the paper."""
 PILOTED = "uniform"
 """The policy that sets the milestones."""
 
 
 def named(words: Sequence[str]) -> list[str]:
     """The figures that `words` name, each once; `all` is those of the paper."""
-    paper = [figure.name for figure in FIGURES.values() if not figure.apart]
-    return list(dict.fromkeys(figure for word in words for figure in (paper if word == "all" else [word])))
+    return list(dict.fromkeys(figure for word in words for figure in (PAPER if word == "all" else [word])))
 
 
 def plan(
@@ -77,8 +78,8 @@ def _cells(
 ) -> Iterator[tuple[Cell, Config]]:
     it = FIGURES[figure]
     for name in panels or it.panels(profile):
-        for seed in [*([profile.pilot] if it.piloted else []), *(seeds or it.seeds(profile))]:
-            for method, settings, overrides in it.entries(profile):
+        for seed in [*([profile.pilot] if it.piloted else []), *(seeds or it.seeds_of(profile, name))]:
+            for method, settings, overrides in it.entries(profile, profile.panels[name]):
                 if seed == profile.pilot and parse(method).policy != PILOTED:
                     continue
                 run = profile.panels[name].config(method, seed, [*places, *overrides])

@@ -45,6 +45,13 @@ class Evaluated:
     """Of the delay model, without selection."""
     selection: float
     """Seconds measured for selection."""
+    few: float | None = None
+    """Probe accuracy with ten labels per class, where a panel is judged by it."""
+
+    @property
+    def accuracy(self) -> float:
+        """That by which the panel is judged: with ten labels per class, or with all."""
+        return self.probe if self.few is None else self.few
 
     @property
     def delay(self) -> float:
@@ -156,6 +163,11 @@ class Study:
             and cell.seed != self.about["pilot"]
             and cell.digest in self.runs
         }
+
+    def of_paper(self, panel: str) -> bool:
+        """Whether the paper's claims are judged in a panel: its own settings, or the study's reading of them."""
+        preset = self.about.get("panels", {}).get(panel, "-study")
+        return str(preset).endswith(("-paper", "-study"))
 
     def milestones(self, panel: str, mode: str) -> list[float]:
         """Accuracies to be reached, from low to high, set by the pilot; empty without one."""

@@ -4,7 +4,7 @@ from matplotlib.figure import Figure
 
 from cfcl.runs import style
 from cfcl.study.bundle import Study
-from cfcl.study.figures import distances, milestones, regime, selected, steps, swept
+from cfcl.study.figures import distances, frontier, milestones, redundancy, regime, selected, steps, swept
 from cfcl.study.figures.figure import Picture, StudyFigure
 
 FIGURES: dict[str, StudyFigure] = {
@@ -16,6 +16,8 @@ FIGURES: dict[str, StudyFigure] = {
         selected.FIGURE,
         *swept.FIGURES,
         regime.FIGURE,
+        redundancy.FIGURE,
+        frontier.FIGURE,
     )
 }
 """By name, in order."""

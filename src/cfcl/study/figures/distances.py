@@ -97,7 +97,7 @@ FIGURE = StudyFigure(
     reading="Mean distance between the embeddings of test images with these labels, under the final global encoder; "
     "one colour scale a row. A good encoder is dark on the diagonal and bright elsewhere; separation is the mean off "
     "the diagonal over the mean on it.",
-    entries=lambda profile: plain("fedavg", *CFCL),
+    entries=lambda profile, panel: plain("fedavg", *CFCL),
     draw=draw,
     table=partial(tables.compared, columns=[tables.Column("Separation", lambda run: run.separation, digits=3)]),
     needs="distances",

@@ -8,14 +8,18 @@ from matplotlib.figure import Figure
 
 from cfcl.methods import MODES
 from cfcl.study.bundle import Cell, Study, Value
-from cfcl.study.profiles import Profile
+from cfcl.study.profiles import Group, Panel, Profile
 from cfcl.study.tables import Table
 
 COMPARED = ("cfcl", "uniform", "kmeans", "bulk")
 OURS = ("novel",)
 """Selection rules of our own."""
 METHODS = ("fedavg", *(f"{method}-{mode}" for mode in MODES for method in (*COMPARED, *OURS)))
+UNIFORM = tuple(f"uniform-{mode}" for mode in MODES)
 CFCL = tuple(f"cfcl-{mode}" for mode in MODES)
+
+
+_OF_PAPER = ("printed", "compared", "swept")
 
 
 class Entry(NamedTuple):
@@ -50,7 +54,7 @@ class StudyFigure:
     title: str
     reading: str
     """How it is read."""
-    entries: Callable[[Profile], list[Entry]]
+    entries: Callable[[Profile, Panel], list[Entry]]
     """Its runs in one panel and seed."""
     draw: Callable[[Study, str], Figure | None]
     """The picture, from a study and `name`; None where nothing can be drawn."""
@@ -62,18 +66,29 @@ class StudyFigure:
     """What it shows of runs: `selections` are those of policies under its runs' final models."""
     piloted: bool = False
     """Whether it has milestones, set by a pilot of its own."""
-    swept: bool = False
-    """Whether it sweeps a setting, on the panels that a profile has for that."""
+    group: Group = "printed"
+    """Which panels and seeds of a profile it has."""
     apart: bool = False
     """Not of the paper: with seeds and lengths of its own."""
 
     def seeds(self, profile: Profile) -> tuple[int, ...]:
         """Those of a profile, without the pilot; empty if the figure is not part of it."""
-        return profile.regime_seeds if self.apart else profile.seeds
+        if self.apart:
+            return profile.regime_seeds
+        return profile.seeds if self.group in (profile.placed or _OF_PAPER) else ()
+
+    @property
+    def of_paper(self) -> bool:
+        """Whether the paper has it."""
+        return not self.apart and self.group in _OF_PAPER
+
+    def seeds_of(self, profile: Profile, panel: str) -> tuple[int, ...]:
+        """Those of one panel."""
+        return self.seeds(profile)[: profile.placed.get(self.group, {}).get(panel)]
 
     def panels(self, profile: Profile) -> tuple[str, ...]:
         """Those of a profile, unless others are asked for."""
-        return profile.swept if self.swept else profile.shown
+        return tuple(profile.placed.get(self.group, profile.swept if self.group == "swept" else profile.shown))
 
     def known(self, study: Study, cell: Cell) -> bool:
         """Whether `study` has all that this figure shows of the run in `cell`."""

@@ -181,7 +181,7 @@ FIGURE = StudyFigure(
     "reached an accuracy; lower is better. A pilot seed, shown nowhere, has set the accuracies. Bars are means over "
     "the seeds that got there, thin lines span these seeds; k/n says that k of n got there, a cross that fewer than "
     "half did. Shades tell apart what was pushed and pulled between devices and what went up to the server.",
-    entries=lambda profile: plain(*METHODS),
+    entries=lambda profile, panel: plain(*(panel.methods or METHODS)),
     draw=draw,
     table=table,
     piloted=True,

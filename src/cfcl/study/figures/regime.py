@@ -163,7 +163,7 @@ FIGURE = StudyFigure(
     "helps. In the table, Candidates is their effective number, Held the share of pulled items whose label the "
     "receiver has already, False negatives how likely a pulled item has the label of a given point of its receiver "
     "(were those evenly spread over labels), and Active the share of triplets with a loss.",
-    entries=lambda profile: [
+    entries=lambda profile, panel: [
         Entry(method, {"variation": change.name}, variations.overrides(change, method))
         for change in variations.VARIATIONS
         for method in change.methods
@@ -171,6 +171,6 @@ FIGURE = StudyFigure(
     draw=draw,
     table=partial(tables.compared, columns=_COLUMNS, stand_in=_base),
     whiskers="Bars at the right",
-    swept=True,
+    group="swept",
     apart=True,
 )

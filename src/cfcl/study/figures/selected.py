@@ -102,7 +102,7 @@ FIGURE = StudyFigure(
     "model; dotted lines are means. Held already is the share of items whose label the receiver has: lower brings more "
     "that is new. In the table, Nearest and Mean are mean distances to the nearest and to all of its centroids; "
     "Held is in percent. Labels are used for this figure only, never by a device.",
-    entries=lambda profile: plain("fedavg"),
+    entries=lambda profile, panel: plain("fedavg"),
     draw=draw,
     table=table,
     needs="selections",

@@ -9,10 +9,16 @@ from cfcl.methods import parse
 from cfcl.runs import style
 from cfcl.study import layout, tables
 from cfcl.study.bundle import Measured, Study
-from cfcl.study.figures.figure import METHODS, StudyFigure, plain
+from cfcl.study.figures.figure import METHODS, Entry, StudyFigure, plain
 from cfcl.study.measures import Interval
+from cfcl.study.profiles import Panel, Profile
 
 YARDSTICKS = ("oracle-explicit", "oracle-implicit", "centralised")
+
+
+def entries(profile: Profile, panel: Panel) -> list[Entry]:
+    """The methods of a panel; all, and yardsticks, where it names none."""
+    return plain(*(panel.methods or (*METHODS, *(() if profile.reduced else YARDSTICKS))))
 
 
 def draw(study: Study, name: str) -> Figure | None:
@@ -39,8 +45,8 @@ def draw(study: Study, name: str) -> Figure | None:
 
 
 def common_steps(runs: Iterable[Measured]) -> tuple[list[int], list[Interval]]:
-    """The steps at which all runs were evaluated, and the probe accuracies there in percent."""
-    found = [{item.step: 100 * item.probe for item in run.evaluations} for run in runs]
+    """The steps at which all runs were evaluated, and the accuracies there in percent."""
+    found = [{item.step: 100 * item.accuracy for item in run.evaluations} for run in runs]
     steps = sorted(set[int].intersection(*map(set, found))) if found else []
     points = [layout.spread([curve[step] for curve in found]) for step in steps]
     return steps, [point for point in points if point is not None]
@@ -57,8 +63,9 @@ FIGURE = StudyFigure(
     name="fig5",
     title="Fig. 5: accuracy over steps",
     reading="Probe accuracy of the global encoder while it learns; higher is better, and earlier is cheaper.",
-    entries=lambda profile: plain(*METHODS, *(() if profile.reduced else YARDSTICKS)),
+    entries=entries,
     draw=draw,
     table=tables.compared,
     whiskers="Bands",
+    group="compared",
 )

@@ -12,9 +12,9 @@ from cfcl.methods import MODES, parse
 from cfcl.runs import style
 from cfcl.study import layout, measures, tables
 from cfcl.study.bundle import Study, Value
-from cfcl.study.figures.figure import CFCL, METHODS, Entry, StudyFigure
+from cfcl.study.figures.figure import CFCL, METHODS, UNIFORM, Entry, StudyFigure
 from cfcl.study.measures import Interval, Measure
-from cfcl.study.profiles import Profile
+from cfcl.study.profiles import Panel, Profile
 
 MEASURES: dict[str, Measure] = {"final accuracy (%)": measures.final, "mean accuracy (%)": measures.area}
 
@@ -114,10 +114,10 @@ def _marks(axes: Axes, points: Mapping[int, Interval], line: _Line, shift: float
     return drawn
 
 
-def _entries(profile: Profile, *, along: Swept, apart: Swept | None) -> list[Entry]:
+def _entries(profile: Profile, panel: Panel, *, along: Swept, apart: Swept | None) -> list[Entry]:
     """CF-CL under every pair of settings; all methods, where there is one setting only."""
     few = ("fedavg", *(f"{policy}-{mode}" for mode in MODES for policy in ("cfcl", "uniform")))
-    every = few if profile.reduced else METHODS
+    every = few if profile.reduced else panel.methods or METHODS
     if apart is None:
         pairs = [{along: value} for value in along.values(profile)]
     else:
@@ -129,8 +129,15 @@ def _entries(profile: Profile, *, along: Swept, apart: Swept | None) -> list[Ent
             [f"{swept.field}={value}" for swept, value in pair.items()],
         )
         for pair in pairs
-        for method in (CFCL if apart else every)
+        for method in ((*CFCL, *_beside(profile, pair)) if apart else every)
     ]
+
+
+def _beside(profile: Profile, pair: Mapping[Swept, Value]) -> tuple[str, ...]:
+    """Methods that CF-CL is compared with where a figure of the paper has it alone; blind ones need no local scores."""
+    if not profile.placed or any(swept.key == "reserve" or value == "local" for swept, value in pair.items()):
+        return ()
+    return ("fedavg", *UNIFORM)
 
 
 def _figure(
@@ -149,7 +156,7 @@ def _figure(
         draw=partial(draw, along=along, apart=apart),
         table=partial(tables.compared, contrast=contrast),
         whiskers="Bars",
-        swept=True,
+        group="swept",
     )
 
 

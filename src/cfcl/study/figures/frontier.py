@@ -1,0 +1,129 @@
+"""Accuracy against all bytes between devices (ours)."""
+
+from collections.abc import Mapping
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
+
+from cfcl.runs import style
+from cfcl.study import layout, measures, tables
+from cfcl.study.bundle import Measured, Study, Value
+from cfcl.study.figures.figure import Entry, StudyFigure
+from cfcl.study.profiles import Panel, Profile
+from cfcl.study.tables import Column
+
+ITEMS = (1, 2, 5, 10)
+SIZES = (5, 10, 20, 30)
+USUAL_ITEMS, USUAL_SIZE = 2, 10
+BLIND = ("uniform-explicit", "bulk-explicit")
+"""Along the number of items only."""
+SCORED = ("cfcl-explicit", "cover-explicit")
+"""Along the size of the reserve, too."""
+
+
+def entries(profile: Profile, panel: Panel) -> list[Entry]:
+    """Two lines: items with one size of the reserve, and sizes with one number of items."""
+    pairs = [(items, USUAL_SIZE) for items in ITEMS] + [(USUAL_ITEMS, size) for size in SIZES if size != USUAL_SIZE]
+    return [
+        Entry("fedavg", {}, []),
+        *(
+            Entry(
+                method,
+                {"n": items, "reserve": size},
+                [f"exchange.num_pulled={items}", f"exchange.num_reserve={size}"],
+            )
+            for items, size in pairs
+            for method in (*BLIND, *SCORED)
+            if method in SCORED or size == USUAL_SIZE
+        ),
+    ]
+
+
+def megabytes(run: Measured) -> float:
+    """All that devices sent to each other, reserves and radii included."""
+    return measures.spent(run).d2d / 1e6
+
+
+def draw(study: Study, name: str) -> Figure | None:
+    """A panel per setting: each method along the number of items, and dashed along the size of the reserve."""
+    names, looks = study.panels(name), layout.looks(study.methods(name))
+    figure, (row,) = layout.grid(1, len(names), width=6.4)
+    drawn = set()
+    for axes, panel in zip(row, names, strict=True):
+        counts: list[int] = []
+        for method in (*BLIND, *SCORED):
+            if method not in looks:
+                continue
+            for along, places in _lines(method).items():
+                found = {place: study.find(name, panel, method, **place_of(place)) for place in places}
+                points = {place: runs for place, runs in found.items() if runs}
+                if points:
+                    counts += [len(runs) for runs in points.values()]
+                    drawn.add(method)
+                    _line(axes, points, along, method, looks[method])
+        alone = study.find(name, panel, "fedavg")
+        if alone:
+            level = layout.at(alone, measures.final)
+            assert level is not None
+            axes.axhline(level.mean, color=style.BLACK, linewidth=1.0)
+            axes.annotate("FedAvg: nothing between devices", (1.0, level.mean), xycoords=("axes fraction", "data"),
+                          ha="right", va="bottom", fontsize=8)  # fmt: skip
+        layout.frame(axes, panel, counts, "bars")
+        if counts:
+            axes.set(xlabel="all bytes between devices", ylabel="final accuracy (%)", xscale="log")
+            axes.xaxis.set_major_formatter(EngFormatter(unit="B"))
+    layout.legend(figure, layout.keys(drawn, looks))
+    return figure if drawn else None
+
+
+def place_of(place: tuple[int, int]) -> Mapping[str, Value]:
+    """Settings of a place."""
+    return {"n": place[0], "reserve": place[1]}
+
+
+def _lines(method: str) -> dict[str, list[tuple[int, int]]]:
+    along = {"n": [(items, USUAL_SIZE) for items in ITEMS]}
+    return along if method in BLIND else {**along, "reserve": [(USUAL_ITEMS, size) for size in SIZES]}
+
+
+def _line(
+    axes: Axes,
+    points: Mapping[tuple[int, int], Mapping[int, Measured]],
+    along: str,
+    method: str,
+    look: style.Look,
+) -> None:
+    sizes = [1e6 * sum(map(megabytes, runs.values())) / len(runs) for runs in points.values()]
+    levels = [layout.at(runs, measures.final) for runs in points.values()]
+    dashed = {"linestyle": (0.0, (2.0, 1.5)), "alpha": 0.6} if along == "reserve" else {}
+    means = [level.mean for level in levels if level]
+    axes.plot(sizes, means, **(layout.curve(method, look) | dashed))
+    for size, level, (items, reserve) in zip(sizes, levels, points, strict=True):
+        if level and len(level.values) > 1:
+            axes.vlines(size, level.low, level.high, color=look.colour, linewidth=1.0, alpha=0.5)
+        if level and method == "cover-explicit":
+            text = f"n={items}" if along == "n" else f"K={reserve}"
+            axes.annotate(text, (size, level.mean), xytext=(3, -9 if along == "n" else 5), textcoords="offset points",
+                          fontsize=7, color=look.colour)  # fmt: skip
+
+
+FIGURE = StudyFigure(
+    name="frontier",
+    title="Accuracy against bytes between devices",
+    reading="Final accuracy against all that devices sent to each other, reserves and radii included: solid lines "
+    "along the number n of items per link and exchange, dashed ones along the size K of the reserve.",
+    entries=entries,
+    draw=draw,
+    table=lambda study, name: tables.compared(
+        study,
+        name,
+        columns=(
+            Column("Final (%)", measures.final),
+            Column("D2D (MB)", megabytes, compared=False),
+            Column("Uplink (MB)", lambda run: measures.spent(run).up / 1e6, compared=False),
+        ),
+    ),
+    whiskers="Bars",
+    group="bytes",
+)
