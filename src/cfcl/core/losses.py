@@ -76,7 +76,8 @@ def regulariser_margin(
     radii = squared_radii[occupied]
     if len(radii) == 0:
         return 0.0
-    # Paper: a length is compared with squared distances; `squared` with k = 4 makes its guarantee true.
+    # Paper: a length is compared with squared distances. `squared` makes its guarantee true, with k = 4 for equal radii
+    # and with k = 4 times the number of clusters for any (docs/errata.md).
     return factor * float((radii.sqrt() if radius == "length" else radii).mean())
 
 
