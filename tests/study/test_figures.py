@@ -21,7 +21,7 @@ from cfcl.study.bundle import Measured, Study
 from cfcl.study.figures import distances
 from tests.study import made
 
-FIGURES = ("fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "regime")
+FIGURES = ("fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "regime", "frontier", "redundancy")
 LOW, HIGH = (0.5, 0.5, 0.5), (0.5, 0.75, 1.0)
 
 
@@ -39,6 +39,14 @@ def everything(num_seeds: int = 2) -> Study:
         **{("fig9", "digits", "cfcl-explicit", ("reserve", kind), ("size", 5)): high for kind in ("kmeans", "random")},
         ("fig10", "digits", "cfcl-implicit", ("importance", "local"), ("period", 10)): high,
         ("fig11", "digits", "cfcl-explicit", ("labels", 1), ("degree", 2)): high,
+        **{
+            ("redundancy", "digits", f"{method}-explicit", ("share", share)): curve
+            for share in (0.0, 0.8)
+            for method, curve in (("uniform", low), ("cover", high), ("oracle", high))
+        },
+        ("frontier", "digits", "fedavg"): low,
+        ("frontier", "digits", "uniform-explicit", ("n", 2), ("reserve", 10)): low,
+        **{("frontier", "digits", "cover-explicit", ("n", 2), ("reserve", size)): high for size in (5, 10)},
         ("regime", "digits", "uniform-explicit", ("variation", "base")): low,
         ("regime", "digits", "cfcl-explicit", ("variation", "base")): high,
     }
@@ -422,3 +430,34 @@ def test_regime_compares_with_uniform_and_takes_it_from_the_base_where_it_did_no
     assert right.get_title("right") == "3 seeds, bars: 95 % interval"
     assert lone.get_title("right") == "1 seed"
     assert _legend(figure) == ["FedAvg", "CF-CL", "uniform", "novel (ours)", "oracle (yardstick)"]
+
+
+def test_gains_in_redundant_data_are_paired_by_seed() -> None:
+    study = made.study(
+        {
+            ("redundancy", "usps", "uniform-explicit", ("share", 0.8)): [(0.2, 0.2), (0.6, 0.6), None],
+            ("redundancy", "usps", "cover-explicit", ("share", 0.8)): [(0.3, 0.3), (0.8, 0.8), (0.9, 0.9)],
+        }
+    )
+
+    left, right = figures.draw(study)["redundancy"].axes
+
+    colour = style.LOOKS["cover-explicit"].colour
+    assert _curve(left, colour).get_ydata() == pytest.approx([200 / 3])  # all three seeds
+    assert _curve(right, colour).get_ydata() == pytest.approx([15.0])  # 10 and 20 points, in the two that both have
+
+
+def test_the_frontier_counts_all_bytes_between_devices() -> None:
+    cover = made.record((0.5, 0.75, 0.75), push=50, pull=150)  # a step; after 20 steps
+    blind = made.record((0.5, 0.5, 0.5), push=0, pull=150)
+    study = made.study(
+        {
+            ("frontier", "usps", "uniform-explicit", ("n", 2), ("reserve", 10)): [blind],
+            ("frontier", "usps", "cover-explicit", ("n", 2), ("reserve", 10)): [cover],
+        }
+    )
+
+    (axes,) = figures.draw(study)["frontier"].axes
+
+    assert _curve(axes, style.LOOKS["cover-explicit"].colour).get_xdata() == pytest.approx([4000.0])
+    assert _curve(axes, style.LOOKS["uniform-explicit"].colour).get_xdata() == pytest.approx([3000.0])

@@ -105,7 +105,7 @@ def _line(
         if level and method == "cover-explicit":
             text = f"n={items}" if along == "n" else f"K={reserve}"
             axes.annotate(text, (size, level.mean), xytext=(3, -9 if along == "n" else 5), textcoords="offset points",
-                          fontsize=7, color=look.colour)  # fmt: skip
+                          fontsize=8, color=look.colour)  # fmt: skip
 
 
 FIGURE = StudyFigure(
