@@ -40,7 +40,7 @@ def sides(config: cfcl.Config) -> dict[str, Mapping[str, Tensor]]:
     assert dataset.test_labels is not None
     images = dataset.train_images[evaluation.known(config, dataset)], dataset.test_images
     untrained = Encoder(config.model, dataset.image_shape, seed=config.seed)
-    views = {
+    views: dict[str, Callable[[Tensor], Tensor]] = {
         "embedding": lambda some: torch.as_tensor(result.encoder.embed(some)),
         "features": lambda some: torch.as_tensor(result.encoder.features(some)),
         "raw pixels": lambda some: as_input(some, torch.device("cpu")).flatten(1),

@@ -270,7 +270,7 @@ BAD_SETTINGS = [
     ("exchange.num_reserve=10000", "num_reserve=10000", "exceeds the", "lower exchange.num_reserve"),
     ("exchange.num_candidates=10000", "num_candidates=10000", "exceeds the", "lower exchange.num_candidates"),
     ("exchange.num_reserve_clusters=11", "num_reserve_clusters=11", "exceeds num_reserve=10", "raise exchange"),
-    ("exchange.method=magic", "'magic'", "not a known policy", "choose one of bulk, centralised, cfcl, fedavg"),
+    ("exchange.method=magic", "'magic'", "not a known policy", "choose one of bulk, centralised, cfcl, cover, fedavg"),
     ("exchange.mode=secret", "'secret'", "not an option", "'explicit', 'activations' or 'implicit'"),
     ("exchange.stop=0", "exchange.stop=0", "greater than or equal to 1", "change exchange.stop"),
     ("exchange.start=10000000", "start=10000000", "no exchange could happen", "lower exchange.start"),

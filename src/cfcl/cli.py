@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from cfcl import __version__, cli_data, cli_export, cli_runs, cli_search, cli_study, cli_use, config
-from cfcl.cli_data import DataDir, overrides_with
+from cfcl import __version__, cli_data, cli_export, cli_overlap, cli_runs, cli_search, cli_study, cli_use, config
+from cfcl.cli_data import DataDir, Overrides, load_config, overrides_with
 from cfcl.cli_runs import RUNS, AsJson, Device, Engine, Trace, Workers
 from cfcl.cli_study import parse_seeds
 from cfcl.cli_usage import Commands
@@ -35,10 +35,6 @@ app = typer.Typer(
 
 Spec = Annotated[
     str, typer.Argument(help="A preset (see `cfcl presets`), a TOML file, or - for TOML on standard input.")
-]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; may be repeated. `none` unsets."),
 ]
 Out = Annotated[Path, typer.Option(help="Folder into which run folders are written.")]
 DryRun = Annotated[
@@ -82,7 +78,7 @@ def run(
     """
     with user_errors():
         changes = overrides_with(overrides, data_dir)
-        wanted = _load(spec, changes)
+        wanted = load_config(spec, changes)
         _tell(spec, wanted, changes, [wanted])
         from cfcl.runs import suites
 
@@ -121,7 +117,7 @@ def compare(
     """
     with user_errors(cli_study.STOPPED):
         changes = overrides_with(overrides, data_dir)
-        base = _load(spec, changes)
+        base = load_config(spec, changes)
         from cfcl.runs import baselines, dry, folders, forecast, progress, report, shelf, suites, summary
         from cfcl.runs.jobs import run_many
         from cfcl.sim import engines, group
@@ -174,7 +170,7 @@ def show_baselines(
     """
     with user_errors():
         changes = overrides_with(overrides, data_dir)
-        wanted = _load(spec, changes)
+        wanted = load_config(spec, changes)
         if out is not None and (out.suffix not in (".csv", ".json") or (out.exists() and not force)):
             raise CfclError(
                 f"--out {str(out)!r} exists, or ends neither in .csv nor in .json: give another, or --force"
@@ -189,6 +185,7 @@ def show_baselines(
             console.print(f"Written: {out}", soft_wrap=True, highlight=False)
 
 
+app.command(rich_help_panel=TRAIN)(cli_overlap.overlap)
 app.command(rich_help_panel=TRAIN)(cli_runs.resume)
 app.command("runs", rich_help_panel=TRAIN)(cli_runs.list_runs)
 app.command("report", rich_help_panel=TRAIN)(cli_runs.make_report)
@@ -217,7 +214,7 @@ def show_config(spec: Spec = "digits", overrides: Overrides = None) -> None:
     Example: `cfcl config digits > mine.toml`, edit it, `cfcl run mine.toml`
     """
     with user_errors():
-        typer.echo(config.to_toml(_load(spec, overrides), explain=True), nl=False)
+        typer.echo(config.to_toml(load_config(spec, overrides), explain=True), nl=False)
 
 
 app.add_typer(cli_data.app, rich_help_panel=SETTINGS)
@@ -226,14 +223,6 @@ app.add_typer(cli_data.app, rich_help_panel=SETTINGS)
 def main() -> None:
     """Entry point of the `cfcl` command."""
     app()
-
-
-def _load(spec: str, overrides: list[str] | None) -> config.Config:
-    if spec == "-":
-        return config.parse(config.read_input(), overrides or (), source="standard input")
-    from cfcl.data import fit  # which a report need not wait for
-
-    return fit.load(spec, overrides or ())
 
 
 def _tell(spec: str, wanted: config.Config, changes: list[str], runs: list[config.Config]) -> None:

@@ -17,6 +17,10 @@ app = typer.Typer(
     name="data", help="List, fetch, show and save image sets.", no_args_is_help=True, rich_markup_mode="markdown"
 )
 
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting; may be repeated. `none` unsets."),
+]
 DataDir = Annotated[
     Path | None,
     typer.Option(help="Folder with the files of published sets; default: $CFCL_DATA_DIR, then the user's cache."),
@@ -28,6 +32,15 @@ def overrides_with(overrides: list[str] | None, data_dir: Path | None) -> list[s
     # Quoted, so that a folder called 7 or none stays a folder.
     given = [] if data_dir is None else [f"data.dir={json.dumps(str(data_dir), ensure_ascii=False)}"]
     return [*(overrides or ()), *given]
+
+
+def load_config(spec: str, overrides: list[str] | None) -> config.Config:
+    """The run that a preset, a TOML file or, for -, standard input describes."""
+    if spec == "-":
+        return config.parse(config.read_input(), overrides or (), source="standard input")
+    from cfcl.data import fit  # which a report need not wait for
+
+    return fit.load(spec, overrides or ())
 
 
 @app.command("list")

@@ -4,6 +4,7 @@ Nothing here needs torch or the engine: reports are made of records alone.
 """
 
 import json
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise, repeat
@@ -271,6 +272,66 @@ class Yardstick(Record):
     """Of a probe, by the number of labels per class; `all` for all of them."""
     note: str | None = None
     """What was done to it first."""
+
+
+@dataclass(frozen=True)
+class LinkOverlap(Record):
+    """How much of what a transmitter holds is new to a receiver, as shares of its points."""
+
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"lacked"})
+
+    transmitter: int
+    receiver: int
+    new: float
+    """Estimated from the receiver's reserve."""
+    lacked: float | None = None
+    """Points whose label the receiver lacks: the truth, which no device knows; None without labels."""
+
+
+@dataclass(frozen=True)
+class Overlap(Record):
+    """What neighbours have in common before anything is trained."""
+
+    KIND: ClassVar[str] = "overlap"
+
+    dataset: str
+    own: tuple[float | None, ...]
+    """Share of each device's points that is new to itself, which is what the estimate says where nothing is new; None
+    for a device that pushes no reserve."""
+    links: tuple[LinkOverlap, ...]
+    """In order of transmitter, then receiver; at least one."""
+    bytes_push: int
+    """What the estimate moves: reserves and radii, over all links."""
+
+    @property
+    def new(self) -> float:
+        """Mean over links."""
+        return statistics.fmean(link.new for link in self.links)
+
+    @property
+    def floor(self) -> float:
+        """Mean of what is new to its own holder."""
+        return statistics.fmean(share for share in self.own if share is not None)
+
+    @property
+    def lacked(self) -> float | None:
+        """Mean over links; None without labels."""
+        found = [link.lacked for link in self.links if link.lacked is not None]
+        return statistics.fmean(found) if found else None
+
+    @property
+    def correlation(self) -> float | None:
+        """Of estimate and truth over links; None without labels, or where one of both is the same everywhere."""
+        pairs = [(link.new, link.lacked) for link in self.links if link.lacked is not None]
+        columns = list(zip(*pairs, strict=True))
+        if not columns or any(len(set(column)) == 1 for column in columns):
+            return None
+        return statistics.correlation(*columns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in a file: figures of all links first."""
+        means = {"new": self.new, "floor": self.floor, "lacked": self.lacked, "correlation": self.correlation}
+        return {**means, **super().to_dict()}
 
 
 @dataclass(frozen=True)

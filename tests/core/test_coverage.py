@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from cfcl.core.coverage import blurred, cover, outside, radii
+from cfcl.core.coverage import blurred, cover, newness, outside, radii
 
 # On a line: three points close together, two far away together, two in between.
 LINE = torch.tensor([[0.0], [1.0], [2.0], [10.0], [11.0], [6.0], [7.0]])
@@ -67,3 +67,17 @@ def test_values_are_blurred_over_the_nearest_and_the_point_itself() -> None:
     assert blurred(values, distances, 2).tolist() == [3.0, 3.0, 1.0, 4.0]
     assert blurred(values, distances, 1).tolist() == values.tolist()
     assert blurred(values, distances, 9).tolist() == [3.5] * 4
+
+
+def test_newness_is_a_half_at_the_edge_and_decided_with_the_nearest() -> None:
+    points = torch.tensor([[0.0], [1.0], [3.0], [10.0]])
+    edge = math.log(4.0)
+    values = torch.tensor([edge + 1.0, edge - 1.0, edge - 2.0, edge], dtype=torch.float64)
+    distances = (points - points.T).square()
+    found = newness(values, distances, neighbours=2, edge=4.0, sharpness=2.0)
+    # With the nearest (1 and 0 are one pair, 3 goes with 1, 10 with 3) they lie 0, 0, -1.5 and -1 from the edge.
+    expected = torch.tensor([0.5, 0.5, 0.047425873, 0.119202922], dtype=torch.float64)
+    torch.testing.assert_close(found.exp(), expected)
+    # Alone they lie 1, -1, -2 and 0 from it: 1/(1 + e^-2), 1/(1 + e^2), 1/(1 + e^4), a half.
+    alone = newness(values, distances, neighbours=1, edge=4.0, sharpness=2.0).exp()
+    torch.testing.assert_close(alone, torch.tensor([0.880797078, 0.119202922, 0.017986210, 0.5], dtype=torch.float64))

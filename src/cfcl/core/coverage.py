@@ -1,8 +1,11 @@
 """Which points stand for others, how far each of them reaches, and what lies outside."""
 
+import math
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional
 
 from cfcl.core.clustering import squared_distances
 
@@ -63,3 +66,17 @@ def blurred(
     """The mean of each point's value and of those nearest to it, `number` in all, or as many as there are."""
     near = distances.argsort(dim=-1, stable=True)[..., :number]
     return values.unsqueeze(-2).expand(distances.shape).gather(-1, near).mean(dim=-1)
+
+
+def newness(
+    outside: Float[Tensor, "*links points"],
+    distances: Float[Tensor, "*links points points"],
+    *,
+    neighbours: int,
+    edge: float,
+    sharpness: float,
+) -> Float[Tensor, "*links points"]:
+    """Logarithm of the probability that each point is of a kind outside all balls: a half where it and its nearest, up
+    to `neighbours` in all, are on average at `edge` squared radii.
+    """
+    return functional.logsigmoid(sharpness * (blurred(outside, distances, neighbours) - math.log(edge)))

@@ -13,7 +13,6 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn import functional
 
 from cfcl import rng
 from cfcl.config import ExchangeConfig
@@ -264,12 +263,27 @@ def choose_cover(pull: Pull) -> Choice:
     judged alone. No item goes twice over a link whose receiver keeps what it gets.
     """
     candidates, reserve = _rows(pull)
-    radii, config = pull.reserve.numbers, pull.config
-    assert radii is not None
-    outside = coverage.outside(clustering.squared_distances(candidates, reserve).double(), radii.double())
-    like = coverage.blurred(outside, clustering.squared_distances(candidates, candidates), config.cover_neighbours)
-    newness = functional.logsigmoid(config.cover_sharpness * (like - math.log(config.cover_edge)))
+    assert pull.reserve.numbers is not None
+    outside, newness = cover_scores(candidates, reserve, pull.reserve.numbers, pull.config)
     return draw(_unsent(newness, pull), pull, outside=outside, newness=newness)
+
+
+def cover_scores(
+    candidates: Float[Tensor, "*links candidates dim"],
+    reserve: Float[Tensor, "*links reserve dim"],
+    radii: Float[Tensor, "*links reserve"],
+    config: ExchangeConfig,
+) -> tuple[Float[Tensor, "*links candidates"], Float[Tensor, "*links candidates"]]:
+    """How far each candidate lies outside a reserve's balls, and the logarithm of the probability that it is new."""
+    outside = coverage.outside(clustering.squared_distances(candidates, reserve).double(), radii.double())
+    newness = coverage.newness(
+        outside,
+        clustering.squared_distances(candidates, candidates),
+        neighbours=config.cover_neighbours,
+        edge=config.cover_edge,
+        sharpness=config.cover_sharpness,
+    )
+    return outside, newness
 
 
 def choose_oracle(pull: Pull) -> Choice:

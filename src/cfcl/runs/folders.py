@@ -281,6 +281,17 @@ def unfinished_at(path: Path) -> Path | None:
     return _partial(folder) if not finished and reading.is_file(_partial(folder) / CONFIG) else None
 
 
+def config_at(path: Path) -> Config:
+    """The config of the run at `path`, finished or not."""
+    file = (unfinished_at(path) or path) / CONFIG
+    if not reading.is_file(file):
+        raise CfclError(f"{str(path)!r} is no run folder (it has no {CONFIG}): give a folder that `cfcl run` wrote")
+    try:
+        return _config(file)
+    except (OSError, ValueError) as error:
+        raise CfclError(f"{str(file)!r} cannot be read: {error}; restore it") from None
+
+
 def tidy(folder: Path) -> None:
     """Remove what a finished run no longer needs."""
     for file in (*checkpoints.files(folder), folder / FAILED, folder / LOCK):
