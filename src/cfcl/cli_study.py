@@ -44,6 +44,13 @@ def reproduce(
     device: Annotated[str, typer.Option(help="Where tensors live: cpu, cuda, cuda:1, ...")] = "cpu",
     data_dir: DataDir = None,
     workers: Annotated[int, typer.Option(min=1, help="Runs under way at once.")] = os.cpu_count() or 1,
+    registered: Annotated[
+        Path | None,
+        typer.Option(
+            help="A committed file with the plan of the profile: nothing else is run, and the report names its commit. "
+            "Written, if it does not exist."
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, print how many runs are missing, and write nothing.")
     ] = False,
@@ -58,7 +65,7 @@ def reproduce(
     """
     with user_errors(STOPPED):
         from cfcl.sim import group
-        from cfcl.study import plan, progress
+        from cfcl.study import plan, progress, registration
         from cfcl.study import reproduce as study
 
         if group.launched():
@@ -69,6 +76,7 @@ def reproduce(
             profile=profile,
             panels=shown,
             seeds=parse_seeds(seeds) if seeds else (),
+            registered=registration.check(registered, profile) if registered else None,
         )
         if dry_run:
             from cfcl.runs import dry

@@ -63,6 +63,14 @@ def about(found: Any) -> Mapping[str, Any]:
         raise ValueError("study.json has milestones that are no lists")
     if not all(isinstance(note, str) for note in found["notes"]):
         raise ValueError("study.json has notes that are no text")
+    for name in ("panels", "registered"):
+        texts = found.get(name, {})
+        if not isinstance(texts, dict) or not all(
+            isinstance(text, str) and text.isprintable() for text in texts.values()
+        ):
+            raise ValueError(f"study.json has {name} that are no texts by name")
+    if "registered" in found and "commit" not in found["registered"]:
+        raise ValueError("study.json has a registration without its commit")
     return dict(found)
 
 

@@ -21,7 +21,12 @@ FEW = "10"
 
 
 def gather(
-    name: str, cells: Sequence[Cell], kept: Study | None, done: Mapping[str, Path], selections: Sequence[Selection]
+    name: str,
+    cells: Sequence[Cell],
+    kept: Study | None,
+    done: Mapping[str, Path],
+    selections: Sequence[Selection],
+    registered: Mapping[str, str] | None = None,
 ) -> Study:
     """What is known of the runs in these places of a profile, from the study that is kept and from run folders."""
     profile = PROFILES[name]
@@ -34,6 +39,7 @@ def gather(
         "milestones": measures.milestones(today, runs, profile.pilot),
         "notes": _notes(profile, cells),
         **({"panels": _presets(profile, cells)} if profile.placed else {}),
+        **({"registered": dict(registered)} if registered else {}),
     }
     return Study(about, tuple(cells), runs, tuple(selections))
 

@@ -129,7 +129,21 @@ def notes(report: Report) -> list[str]:
     newest, *others = report
     apart = "; records of older versions stand apart, below" if others else ""
     said = f"All numbers are of numerics version {newest.study.about['numerics']}{apart}."
-    return [*(str(note) for note in newest.study.about.get("notes", [])), said]
+    return [*(str(note) for note in newest.study.about.get("notes", [])), *_settings(newest.study), said]
+
+
+def _settings(study: Study) -> list[str]:
+    """Where claims were judged, and when that was settled."""
+    panels = {panel: preset for panel, preset in study.about.get("panels", {}).items() if study.of_paper(panel)}
+    said = []
+    if panels:
+        where = ", ".join(f"{panel} (preset {preset})" for panel, preset in panels.items())
+        said.append(f"Claims of the paper are judged in its settings: {where}. Ours name the settings they are about.")
+    if found := study.about.get("registered"):
+        said.append(
+            f"Claims, sizes, seeds and settings were settled before the first run, in commit {found['commit']}."
+        )
+    return said
 
 
 def _count(judgements: Sequence[Judgement], what: str) -> str:

@@ -30,6 +30,8 @@ class Wish:
     """Empty: those that the profile shows."""
     seeds: Sequence[int] = ()
     """Empty: those of the profile."""
+    registered: Mapping[str, str] | None = None
+    """Checksum and commit of the file that settled it, if any did."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def reproduce(
             console.print(f"{lost} kept runs are left out: their presets have changed since, so they would be others")
         chosen = _select(cells, kept, done, folder.parent / "selections", console)
         with console.status(f"reading {len(done)} runs"):
-            study = collect.gather(wish.profile, cells, kept, done, chosen)
+            study = collect.gather(wish.profile, cells, kept, done, chosen, wish.registered)
         bundle.write(study, folder)
         found = report.compose(study)
         pages.write(found, folder)
