@@ -19,7 +19,7 @@ BAD = [
     (["report"], "Missing argument 'runs': see `cfcl report --help`"),
     (
         ["reproduce", "fig4", "--profile", "x"],
-        "'x' is not one of 'smoke', 'quick', 'full': see `cfcl reproduce --help`",
+        "'x' is not one of 'smoke', 'quick', 'full', 'registered': see `cfcl reproduce --help`",
     ),
 ]
 

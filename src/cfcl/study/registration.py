@@ -73,11 +73,9 @@ def check(file: Path, profile_name: str) -> dict[str, str]:
 def _commit(file: Path) -> str:
     """The commit that last changed `file`."""
     place = file.resolve()
-    changed = _git(place, "status", "--porcelain", "--", place.name)
-    found = _git(place, "log", "-1", "--format=%H", "--", place.name)
-    if changed or not found:
+    if _git(place, "status", "--porcelain", "--", place.name):
         raise CfclError(f"{str(file)!r} is not committed, so nothing shows when it was settled: commit it first")
-    return found
+    return _git(place, "log", "-1", "--format=%H", "--", place.name)
 
 
 def _git(place: Path, *words: str) -> str:
