@@ -527,6 +527,24 @@ def test_numbers_of_a_reserve_reach_the_policy() -> None:
     assert found.tolist() == [[1.0, 2.0, 4.0]]
 
 
+def test_as_a_control_candidates_are_scored_against_another_reserve() -> None:
+    setting, _, transmitter = pair("exchange.method=cover", "exchange.against=another")
+    own = shown(setting, transmitter).reserve.numbers  # nobody else has pushed any
+    _, (reserve,) = device.push(setting, begin(setting, 2, images(20, 2)), 0, [1])
+    assert isinstance(reserve, DataReserve)
+    both = device.store(transmitter, reserve)
+
+    found = shown(setting, both).reserve
+
+    assert own is not None
+    assert found.numbers is not None
+    assert found.points is not None
+    assert reserve.numbers is not None
+    assert torch.equal(found.numbers[0], reserve.numbers)
+    assert torch.equal(found.points[0], device.transmitter.pixels(reserve.points))
+    assert not torch.equal(found.numbers, own)
+
+
 def test_reasons_are_given_on_request() -> None:
     for explain in (False, True):
         setting, _, transmitter = pair(f"records.explain={str(explain).lower()}")

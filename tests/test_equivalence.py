@@ -30,7 +30,7 @@ READINGS = [
     ("exchange.num_pulled=0",),
     ("exchange.method=novel", "exchange.buffer=keep"),
     ("exchange.method=novel", "exchange.buffer=limit", "exchange.candidates=relay"),
-    ("exchange.method=cover", "exchange.buffer=keep"),
+    ("exchange.method=cover", "exchange.buffer=keep", "exchange.against=another"),
     ("exchange.method=cover", "exchange.mode=implicit", "exchange.push=aggregation"),
     ("train.negatives=batch",),
     ("evaluation.log_every=1", "evaluation.every=1", "evaluation.num_traced=2", "evaluation.num_health_devices=2"),

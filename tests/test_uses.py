@@ -23,6 +23,7 @@ OTHER: dict[str, object] = {
     "exchange.reserve": "random",
     "exchange.candidates": "per_aggregation",
     "exchange.push": "aggregation",
+    "exchange.against": "another",
     "exchange.layer": "embedding",
     "exchange.precision": "uint8",
     "exchange.importance_model": "local",

@@ -349,6 +349,9 @@ class ExchangeConfig(Section):
     """Reserve points: nearest to K-means++ centroids of the pixels, or random."""
     candidates: Literal["per_pull", "per_aggregation", "relay"] = "per_pull"
     """Candidates: own data redrawn at each pull or at each aggregation; `relay` may also pass on what was pulled."""
+    against: Literal["receiver", "another"] = "receiver"
+    """Whose reserve candidates are scored against: the receiver's, or, as a control, that of another neighbour; a rule
+    that gains nothing by the right one does not use it."""
     push: Literal["exchange", "aggregation"] = "exchange"
     """When reserves are pushed anew (modes `implicit` and `activations`)."""
     importance_model: Literal["global", "local", "both_local"] = "global"

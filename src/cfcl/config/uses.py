@@ -69,7 +69,7 @@ USES = (
         _all(_exchanges, _joins),
     ),
     Use(
-        "exchange.num_reserve exchange.reserve",
+        "exchange.num_reserve exchange.reserve exchange.against",
         "with methods cfcl, bulk, novel and cover",
         _by("cfcl", "bulk", "novel", "cover"),
     ),

@@ -73,7 +73,7 @@ def answer(setting: Setting, asked: Sequence[tuple[DeviceState, Sequence[PullReq
     ]
     alike: dict[tuple[int, int], list[Asked]] = {}
     for state, message in links:
-        size = (len(_own(state).payload), _reserve_size(state, message.source))
+        size = (len(_own(state).payload), _reserve_size(setting, state, message.source))
         alike.setdefault(size, []).append((state, message))
     reserves = _Reserves(setting, step)
     answers = [
@@ -123,11 +123,11 @@ class _Reserves:
 
     def embed(self, state: DeviceState, receiver: int) -> tuple[Tensor, Tensor]:
         """The reserve of `receiver` that `state` holds and one augmentation of each point; of embeddings, none."""
-        reserve = state.reserves[receiver]
+        reserve = _reserve(self._setting, state, receiver)
         if isinstance(reserve, EmbeddingReserve):
             return reserve.embeddings, reserve.embeddings[:0]
         shared = self._setting.config.exchange.importance_model == "global"
-        key = (-1 if shared else state.id, receiver, len(reserve.content))
+        key = (-1 if shared else state.id, reserve.source, len(reserve.content))
         if key not in self._known:
             self._known[key] = self._embed(state, reserve)
         return self._known[key]
@@ -302,7 +302,7 @@ def _stack_reserves(setting: Setting, links: Sequence[Asked], reserves: _Reserve
     """The receivers' reserves: as embeddings (of datapoints, also of one augmentation of each), or as pixels."""
     if setting.policy.offer is None:
         return Shown()
-    found = [state.reserves[message.source] for state, message in links]
+    found = [_reserve(setting, state, message.source) for state, message in links]
     numbers = [reserve.numbers for reserve in found if reserve.numbers is not None]
     shown = Shown(numbers=torch.stack(numbers) if numbers else None)
     if _in_rows(setting):
@@ -338,11 +338,16 @@ def pixels(points: Tensor) -> Tensor:
     return points.flatten(1).float() / 255.0
 
 
-def _reserve_size(state: DeviceState, receiver: int) -> int:
-    reserve: Reserve | None = state.reserves.get(receiver)
-    if reserve is None:
-        return 0
-    return len(reserve.content)
+def _reserve(setting: Setting, state: DeviceState, receiver: int) -> Reserve:
+    """What candidates for `receiver` are scored against: its reserve, or, as a control, that of the next neighbour."""
+    if setting.config.exchange.against == "receiver":
+        return state.reserves[receiver]
+    known = sorted(state.reserves)
+    return state.reserves[known[(known.index(receiver) + 1) % len(known)]]
+
+
+def _reserve_size(setting: Setting, state: DeviceState, receiver: int) -> int:
+    return len(_reserve(setting, state, receiver).content) if receiver in state.reserves else 0
 
 
 def _unseen(candidates: Candidates) -> Tensor:

@@ -73,9 +73,10 @@ def check(file: Path, profile_name: str) -> dict[str, str]:
 def _commit(file: Path) -> str:
     """The commit that last changed `file`."""
     place = file.resolve()
-    if _git(place, "status", "--porcelain", "--", place.name):
+    changed = _git(place, "status", "--porcelain", "--", place.name)
+    if changed or not (found := _git(place, "log", "-1", "--format=%H", "--", place.name)):
         raise CfclError(f"{str(file)!r} is not committed, so nothing shows when it was settled: commit it first")
-    return _git(place, "log", "-1", "--format=%H", "--", place.name)
+    return found
 
 
 def _git(place: Path, *words: str) -> str:
