@@ -21,7 +21,20 @@ from cfcl.study.bundle import Measured, Study
 from cfcl.study.figures import distances
 from tests.study import made
 
-FIGURES = ("fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "regime", "frontier", "redundancy")
+FIGURES = (
+    "fig4",
+    "fig5",
+    "fig6",
+    "fig7",
+    "fig8",
+    "fig9",
+    "fig10",
+    "fig11",
+    "regime",
+    "gains",
+    "frontier",
+    "redundancy",
+)
 LOW, HIGH = (0.5, 0.5, 0.5), (0.5, 0.75, 1.0)
 
 
@@ -44,6 +57,8 @@ def everything(num_seeds: int = 2) -> Study:
             for share in (0.0, 0.8)
             for method, curve in (("uniform", low), ("cover", high), ("oracle", high))
         },
+        **{("gains", "digits", method): low for method in ("fedavg", "uniform-explicit")},
+        ("gains", "digits", "cover-explicit"): high,
         ("frontier", "digits", "fedavg"): low,
         ("frontier", "digits", "uniform-explicit", ("n", 2), ("reserve", 10)): low,
         **{("frontier", "digits", "cover-explicit", ("n", 2), ("reserve", size)): high for size in (5, 10)},
@@ -461,3 +476,27 @@ def test_the_frontier_counts_all_bytes_between_devices() -> None:
 
     assert _curve(axes, style.LOOKS["cover-explicit"].colour).get_xdata() == pytest.approx([4000.0])
     assert _curve(axes, style.LOOKS["uniform-explicit"].colour).get_xdata() == pytest.approx([3000.0])
+
+
+def test_gains_are_over_fedavg_and_over_uniform_exchange_of_the_mode() -> None:
+    study = made.study(
+        {
+            ("gains", "usps", "fedavg"): [(0.2, 0.2), (0.3, 0.3)],
+            ("gains", "usps", "uniform-explicit"): [(0.5, 0.5), (0.5, 0.5)],
+            ("gains", "usps", "cover-explicit"): [(0.6, 0.6), (0.8, 0.8)],
+            ("gains", "usps", "cover-implicit"): [(0.4, 0.4), (0.4, 0.4)],
+        }
+    )
+
+    left, right = figures.draw(study)["gains"].axes
+
+    colour = style.LOOKS["cover-explicit"].colour
+    assert [text.get_text() for text in left.texts] == ["+25.0", "+45.0", "+15.0"]
+    assert [text.get_text() for text in right.texts] == ["+20.0"]  # of the implicit mode there is no uniform exchange
+    assert _curve(right, colour).get_xdata() == pytest.approx([20.0])
+    assert left.get_xlim() == right.get_xlim()
+    assert [text.get_text() for text in left.get_yticklabels()] == [
+        "uniform, explicit",
+        "cover (ours), explicit",
+        "cover (ours), implicit",
+    ]

@@ -137,7 +137,7 @@ def test_what_there_is_not_is_refused(figures: list[str], panels: list[str], see
 def test_all_is_every_figure_of_the_paper() -> None:
     assert plan.named(["all"]) == ["fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11"]
     assert plan.named(["fig5", "all", "regime"])[0] == "fig5"
-    assert set(FIGURES) == {*plan.named(["all"]), "regime", "redundancy", "frontier"}
+    assert set(FIGURES) == {*plan.named(["all"]), "regime", "redundancy", "frontier", "gains"}
 
 
 REGISTERED = PROFILES["registered"]

@@ -17,8 +17,8 @@ DIAL = tuple(
 )
 """What is pulled is dropped at the next exchange, so that there may be more of it."""
 
-Group = Literal["printed", "compared", "swept", "shares", "bytes"]
-"""Of figures: the paper's methods, all methods, along a setting, along the share of common data, and along bytes."""
+Group = Literal["printed", "compared", "swept", "differences", "shares", "bytes"]
+"""Of figures: the paper's methods; all methods; along a setting; what methods gain; along shares of data, and bytes."""
 TEN = ("evaluation.labels_per_class=[10]", "evaluation.features=false")
 """Accuracies are then those of the embedding with ten labels per class."""
 TENFOLD = "exchange.num_pulled=10"
@@ -139,6 +139,7 @@ def _registered() -> Profile:
         shares=(0.0, 0.5, 0.8, 0.9),
         placed={
             "compared": compared_in,
+            "differences": compared_in,
             "printed": whole,
             "swept": {"usps-study": 8},
             "shares": {"usps": 8},

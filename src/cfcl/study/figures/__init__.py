@@ -4,7 +4,7 @@ from matplotlib.figure import Figure
 
 from cfcl.runs import style
 from cfcl.study.bundle import Study
-from cfcl.study.figures import distances, frontier, milestones, redundancy, regime, selected, steps, swept
+from cfcl.study.figures import distances, frontier, gains, milestones, redundancy, regime, selected, steps, swept
 from cfcl.study.figures.figure import Picture, StudyFigure
 
 FIGURES: dict[str, StudyFigure] = {
@@ -16,6 +16,7 @@ FIGURES: dict[str, StudyFigure] = {
         selected.FIGURE,
         *swept.FIGURES,
         regime.FIGURE,
+        gains.FIGURE,
         redundancy.FIGURE,
         frontier.FIGURE,
     )

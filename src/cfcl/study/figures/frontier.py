@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from cfcl.runs import style
 from cfcl.study import layout, measures, tables
@@ -72,7 +72,9 @@ def draw(study: Study, name: str) -> Figure | None:
         layout.frame(axes, panel, counts, "bars")
         if counts:
             axes.set(xlabel="all bytes between devices", ylabel="final accuracy (%)", xscale="log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             axes.xaxis.set_major_formatter(EngFormatter(unit="B"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
     layout.legend(figure, layout.keys(drawn, looks))
     return figure if drawn else None
 
@@ -102,7 +104,8 @@ def _line(
     for size, level, (items, reserve) in zip(sizes, levels, points, strict=True):
         if level and len(level.values) > 1:
             axes.vlines(size, level.low, level.high, color=look.colour, linewidth=1.0, alpha=0.5)
-        if level and method == "cover-explicit":
+        usual = (items, reserve) == (USUAL_ITEMS, USUAL_SIZE)
+        if level and method == "cover-explicit" and not (usual and along == "reserve"):
             text = f"n={items}" if along == "n" else f"K={reserve}"
             axes.annotate(text, (size, level.mean), xytext=(3, -9 if along == "n" else 5), textcoords="offset points",
                           fontsize=8, color=look.colour)  # fmt: skip

@@ -1,6 +1,6 @@
 """Accuracy against the share of data that all devices have (ours)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -8,9 +8,10 @@ from matplotlib.figure import Figure
 from cfcl.methods import parse
 from cfcl.runs import style
 from cfcl.study import layout, measures, tables
-from cfcl.study.bundle import Measured, Study, Value
+from cfcl.study.bundle import Study, Value
 from cfcl.study.figures.figure import Entry, StudyFigure
-from cfcl.study.measures import Interval, interval
+from cfcl.study.figures.gains import gain
+from cfcl.study.measures import Interval
 from cfcl.study.profiles import COMMON, EXPLICIT, ORACLE, Panel, Profile
 
 KEY = "share"
@@ -56,11 +57,6 @@ def draw(study: Study, name: str) -> Figure | None:
             _axes(right, shares, "points over uniform exchange")
     layout.legend(figure, layout.keys(drawn, looks))
     return figure if drawn else None
-
-
-def gain(mine: Mapping[int, Measured], theirs: Mapping[int, Measured]) -> Interval | None:
-    """What one method ends above another, over the seeds that both have."""
-    return interval([measures.final(mine[seed]) - measures.final(theirs[seed]) for seed in mine if seed in theirs])
 
 
 def _line(
