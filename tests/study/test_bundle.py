@@ -220,3 +220,21 @@ def test_runs_are_found_by_seed_without_the_pilot_and_what_is_missing() -> None:
     assert probes(devices=8) == {}
     piloted = replace(study, about={**study.about, "pilot": 3})
     assert list(piloted.find("fig8", "usps", "fedavg", devices=2)) == [1]
+
+
+def test_accuracies_with_few_labels_are_kept_where_there_are_any(tmp_path: Path) -> None:
+    plain = made.study({("fig5", "usps", "fedavg"): [[0.5, 0.6]]})
+    run = next(iter(plain.runs.values()))
+    few = tuple(replace(item, few=item.probe / 2) for item in run.evaluations)
+    both = replace(plain, runs={run.digest: replace(run, evaluations=few)})
+
+    bundle.write(plain, tmp_path / "plain")
+    bundle.write(both, tmp_path / "few")
+
+    assert bundle.read(tmp_path / "plain") == plain
+    assert bundle.read(tmp_path / "few") == both
+    heads = [
+        (tmp_path / name / "evaluations.csv").read_text(encoding="utf-8").splitlines()[0] for name in ("plain", "few")
+    ]
+    assert [head.endswith(",few") for head in heads] == [False, True]
+    assert [item.accuracy for item in few] == [0.25, 0.3]

@@ -67,7 +67,11 @@ def _write_about(folder: Path, about: Mapping[str, Any], sums: Mapping[str, str]
 def _write(study: Study, folder: Path) -> list[Path]:
     """The tables beside those they replace, in an order in which each may refer to the earlier ones only."""
     runs = sorted(study.runs.values(), key=lambda run: (run.preset, run.method, run.seed, run.digest))
-    evaluations = ([run.digest, *_words(item)] for run in runs for item in run.evaluations)
+    known = [item for run in runs for item in run.evaluations]
+    measured = [name for name in _names(Evaluated) if name != "few" or any(item.few is not None for item in known)]
+    evaluations = (
+        [run.digest, *(_word(getattr(item, name)) for name in measured)] for run in runs for item in run.evaluations
+    )
     distances = (
         [run.digest, label, other, value]
         for run in runs
@@ -75,7 +79,7 @@ def _write(study: Study, folder: Path) -> list[Path]:
         for other, value in zip(run.labels, row, strict=True)
     )
     return [
-        _table(folder / "evaluations.csv.part", ["digest", *_names(Evaluated)], evaluations),
+        _table(folder / "evaluations.csv.part", ["digest", *measured], evaluations),
         _table(folder / "distances.csv.part", ["digest", "label", "other", "distance"], distances),
         _table(folder / "runs.csv.part", _SCALARS, (_words(run)[: len(_SCALARS)] for run in runs)),
         _table(folder / "selections.csv.part", _names(Selection), map(_words, study.selections)),
