@@ -11,6 +11,8 @@ PAPER = ("fedavg", *(f"{policy}-{mode}" for mode in ("explicit", "implicit") for
                      ("cfcl", "uniform", "kmeans", "bulk")))  # fmt: skip
 """The methods that the paper compares."""
 EXPLICIT = ("fedavg", "uniform-explicit", "kmeans-explicit", "bulk-explicit", "cfcl-explicit", "cover-explicit")
+SCORED = ("cfcl-explicit", "cover-explicit")
+"""Those that look at a reserve."""
 ORACLE = "oracle-explicit"
 DIAL = tuple(
     f"{policy}-{mode}" for mode in ("activations", "implicit") for policy in ("uniform", "cfcl", "cover", "oracle")
@@ -90,6 +92,18 @@ def _registered() -> Profile:
         "usps-common": Panel("usps", 30, changes=(*TEN, *COMMON), methods=short),
         "usps-dial": Panel("usps", 30, changes=(*TEN, TENFOLD), methods=DIAL),
         "usps-common-dial": Panel("usps", 30, changes=(*TEN, *COMMON, TENFOLD), methods=DIAL),
+        "usps-common-control": Panel(
+            "usps", 30, changes=(*TEN, *COMMON, "exchange.against=another"), methods=("uniform-explicit", *SCORED)
+        ),
+        "usps-control": Panel(
+            "usps", 30, changes=(*TEN, "exchange.against=another"), methods=("uniform-explicit", *SCORED)
+        ),
+        "usps-common-spread": Panel(
+            "usps",
+            30,
+            changes=(*TEN, *COMMON, "exchange.temperature_scale=spread"),
+            methods=("uniform-explicit", "cfcl-explicit"),
+        ),
         "usps-paper": Panel("usps-paper", 30, 600, methods=PAPER),
         "usps-study": Panel("usps-study", 30, 600, changes=TEN, methods=PAPER),
         "usps-dirichlet": Panel(
@@ -119,6 +133,9 @@ def _registered() -> Profile:
         **whole,
         "usps-common-dial": 8,
         "usps-dial": 8,
+        "usps-common-control": 8,
+        "usps-control": 8,
+        "usps-common-spread": 8,
         "digits": 20,
         "digits-common": 12,
         "usps-dirichlet": 8,
