@@ -1,3 +1,4 @@
+import shutil
 import subprocess
 import tomllib
 from dataclasses import replace
@@ -10,6 +11,8 @@ from cfcl.study import registration, report
 from cfcl.study.profiles import PROFILES, Profile
 from tests.study import made
 from tests.study.conftest import TINY
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not on this machine")
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 """Accuracy against all bytes between devices (ours)."""
 
+import statistics
 from collections.abc import Mapping
 
 from matplotlib.axes import Axes
@@ -40,9 +41,9 @@ def entries(profile: Profile, panel: Panel) -> list[Entry]:
     ]
 
 
-def megabytes(run: Measured) -> float:
-    """All that devices sent to each other, reserves and radii included."""
-    return measures.spent(run).d2d / 1e6
+def between(run: Measured) -> float:
+    """Bytes that devices sent to each other, reserves and radii included."""
+    return measures.spent(run).d2d
 
 
 def draw(study: Study, name: str) -> Figure | None:
@@ -96,7 +97,7 @@ def _line(
     method: str,
     look: style.Look,
 ) -> None:
-    sizes = [1e6 * sum(map(megabytes, runs.values())) / len(runs) for runs in points.values()]
+    sizes = [statistics.fmean(map(between, runs.values())) for runs in points.values()]
     levels = [layout.at(runs, measures.final) for runs in points.values()]
     dashed = {"linestyle": (0.0, (2.0, 1.5)), "alpha": 0.6} if along == "reserve" else {}
     means = [level.mean for level in levels if level]
@@ -123,7 +124,7 @@ FIGURE = StudyFigure(
         name,
         columns=(
             Column("Final (%)", measures.final),
-            Column("D2D (MB)", megabytes, compared=False),
+            Column("D2D (MB)", lambda run: between(run) / 1e6, compared=False),
             Column("Uplink (MB)", lambda run: measures.spent(run).up / 1e6, compared=False),
         ),
     ),

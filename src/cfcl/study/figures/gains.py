@@ -11,7 +11,7 @@ from cfcl.study import layout, measures, tables
 from cfcl.study.bundle import Measured, Study
 from cfcl.study.figures import steps
 from cfcl.study.figures.figure import StudyFigure
-from cfcl.study.measures import Interval, interval
+from cfcl.study.measures import Interval
 
 WIDTH = 5.6
 """Inches of one of the two columns."""
@@ -21,7 +21,8 @@ LINE = 0.3
 
 def gain(mine: Mapping[int, Measured], theirs: Mapping[int, Measured]) -> Interval | None:
     """What one method ends above another, over the seeds that both have."""
-    return interval([measures.final(mine[seed]) - measures.final(theirs[seed]) for seed in mine if seed in theirs])
+    levels = [{seed: measures.final(run) for seed, run in side.items()} for side in (mine, theirs)]
+    return measures.paired(*levels)
 
 
 def draw(study: Study, name: str) -> Figure | None:
