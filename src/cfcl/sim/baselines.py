@@ -4,7 +4,7 @@ Judged as the encoder is: by the same probe, on the same images and the same dra
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import torch
@@ -33,8 +33,14 @@ View = Callable[[Tensor], Tensor]
 Watch = Callable[[str], None]
 
 
-def compute(config: Config, dataset: Dataset, *, watch: Watch = lambda name: None) -> tuple[Yardstick, ...]:
-    """Every yardstick for the data and the encoder of `config`; `watch` hears of each before its turn."""
+def compute(
+    config: Config,
+    dataset: Dataset,
+    *,
+    more: Iterable[tuple[str, View]] = (),
+    watch: Watch = lambda name: None,
+) -> tuple[Yardstick, ...]:
+    """Every yardstick for the data and the encoder of `config`, and `more`; `watch` hears of each before its turn."""
     if dataset.train_labels is None or dataset.test_labels is None:
         raise CfclError(
             f"{dataset.name} has no labels, and without them no accuracy can be measured: give labelled data"
@@ -44,7 +50,7 @@ def compute(config: Config, dataset: Dataset, *, watch: Watch = lambda name: Non
     with single_thread():
         resampled = resampling.resample(size, draws, rounds=ROUNDS, generator=stream)
         found = []
-        for name, view in views(config, dataset):
+        for name, view in (*views(config, dataset), *more):
             watch(name)
             data, note = seen(config, dataset, view)
             right = hits(config, dataset, evaluation.standardised(data))
