@@ -132,7 +132,7 @@ def batches(draw: st.DrawFn) -> list[Message]:
     who = {"source": _DEVICES, "target": _DEVICES, "step": st.integers(0, 10**6)}
     fields: dict[type[Message], dict[str, st.SearchStrategy[Any]]] = {
         messages.PullRequest: {"num_items": st.integers(0, 9)},
-        messages.DataItems: {"points": _points()},
+        messages.DataItems: {"points": _points(), "new": st.none() | st.integers(0, 9)},
         messages.DataReserve: {"points": _points(), "numbers": st.none()},
         messages.EmbeddingItems: {"embeddings": st.integers(0, 3).map(lambda rows: torch.ones(rows, 2))},
         messages.LocalModel: {

@@ -17,6 +17,7 @@ METHODS = [
     for mode in ("explicit", "implicit")
 ]
 CONV = ("exchange.mode=activations", "model.encoder=conv", "model.widths=[4, 6, 8]")
+ADAPTIVE = ("exchange.method=cover", "exchange.budget=adaptive")
 READINGS = [
     ("exchange.importance_model=local",),
     ("exchange.importance_model=local", "exchange.mode=implicit"),
@@ -32,6 +33,9 @@ READINGS = [
     ("exchange.method=novel", "exchange.buffer=limit", "exchange.candidates=relay"),
     ("exchange.method=cover", "exchange.buffer=keep", "exchange.against=another"),
     ("exchange.method=cover", "exchange.mode=implicit", "exchange.push=aggregation"),
+    (*ADAPTIVE, "exchange.buffer=keep", "evaluation.num_traced=2"),
+    (*ADAPTIVE, "exchange.mode=implicit"),
+    (*ADAPTIVE, *CONV, "exchange.layer=block1", "exchange.method=novel"),
     ("train.negatives=batch",),
     ("evaluation.log_every=1", "evaluation.every=1", "evaluation.num_traced=2", "evaluation.num_health_devices=2"),
     ("partition.num_devices=1", "partition.labels_per_device=10", "graph.kind=complete"),
@@ -94,6 +98,7 @@ CROWDS: list[tuple[int, tuple[str, ...]]] = [
     (3, ("aggregation.rule=median", "train.steps=8")),
     (2, ("train.objective=infonce", "exchange.mode=implicit", "aggregation.server=adam", "aggregation.ema=0.5")),
     (2, ("train.objective=byol", "aggregation.adopt=fedema", "train.schedule=cosine")),
+    (3, (*ADAPTIVE, "exchange.buffer=keep")),
 ]
 
 
@@ -108,6 +113,7 @@ ISOLATED: list[tuple[str, ...]] = [
     ("exchange.method=novel", "exchange.buffer=keep"),
     ("exchange.candidates=relay", "exchange.mode=implicit", "exchange.push=aggregation"),
     ("exchange.importance_model=both_local", "exchange.mode=implicit"),
+    (*ADAPTIVE, "exchange.buffer=keep"),
     ("model.encoder=slim-resnet18", "train.steps=6", "aggregation.num_devices=3", "cost.charge_broadcast=true"),
     ("aggregation.rule=median", "train.steps=8"),
     ("aggregation.rule=trimmed", "aggregation.trim=0.3", "aggregation.num_devices=3", "train.steps=8"),

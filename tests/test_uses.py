@@ -17,6 +17,7 @@ OTHER: dict[str, object] = {
     "exchange.start": 5,
     "exchange.stop": 7,
     "exchange.num_pulled": 1,
+    "exchange.budget": "adaptive",
     "exchange.num_reserve": 4,
     "exchange.num_candidates": 9,
     "exchange.num_clusters": 2,

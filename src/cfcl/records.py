@@ -180,7 +180,7 @@ class Pull(Record):
     """What one receiver pulled over one link."""
 
     KIND: ClassVar[str] = "pull"
-    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"reasons"})
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"new", "reasons"})
 
     step: int
     transmitter: int
@@ -193,6 +193,8 @@ class Pull(Record):
     """Mean distance of the items to the nearest centroid of the receiver's candidates; None of no items."""
     reasons: tuple[Reason, ...] | None = None
     """Item by item, with `records.explain`."""
+    new: int | None = None
+    """How many candidates the transmitter found new to the receiver, with adaptive budgets."""
 
 
 @dataclass(frozen=True)

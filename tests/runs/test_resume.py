@@ -31,6 +31,7 @@ CONFIGS = {
     "relay": ("exchange.candidates=relay", "exchange.buffer=keep", "aggregation.num_devices=2"),
     "novel": ("exchange.method=novel", "exchange.buffer=limit", "exchange.buffer_size=9"),
     "cover": ("exchange.method=cover", "exchange.buffer=keep"),
+    "adaptive": ("exchange.method=cover", "exchange.mode=implicit", "exchange.budget=adaptive"),
     "bulk": ("exchange.method=bulk", "train.optimiser=sgd"),
     "push": ("exchange.mode=implicit", "exchange.push=aggregation", "exchange.importance_model=both_local"),
     "dial": (

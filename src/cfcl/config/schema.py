@@ -334,6 +334,10 @@ class ExchangeConfig(Section):
     """Exchanges end before this step; not set: they go on to the end."""
     num_pulled: Count = 5
     """n: items a device pulls from each neighbour per exchange; 0 is no exchange."""
+    budget: Literal["fixed", "adaptive"] = "fixed"
+    """`adaptive`: a device asks its neighbours for parts of what it may pull from all of them, in proportion to how
+    many of their candidates were new to it last time, and for none where none were; every answer carries that number,
+    4 bytes (methods `novel` and `cover`)."""
     num_reserve: PositiveCount = 10
     """K^Reserve: points in the reserve that a device pushes to its neighbours."""
     num_candidates: PositiveCount = 50

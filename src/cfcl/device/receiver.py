@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cfcl import rng
 from cfcl.config import Config
-from cfcl.core import importance, losses
+from cfcl.core import importance, losses, shares
 from cfcl.core.clustering import Clusters
 from cfcl.data.augment import augment
 from cfcl.device.state import DeviceState, Setting, no_items
@@ -80,10 +80,17 @@ def store(state: DeviceState, reserve: Reserve) -> DeviceState:
     return replace(state, reserves={**state.reserves, reserve.source: reserve})
 
 
-def request(setting: Setting, device: int, step: int, neighbours: Sequence[int]) -> list[PullRequest]:
-    """Ask every neighbour for its share of items."""
-    wanted = {other: items_wanted(setting, other, device, step) for other in neighbours}
-    return [PullRequest(device, other, step, size) for other, size in wanted.items() if size > 0]
+def request(setting: Setting, state: DeviceState, step: int, neighbours: Sequence[int]) -> list[PullRequest]:
+    """Ask every neighbour whose link has a budget for its share of items.
+
+    With adaptive budgets that are parts, by how much is new there, of what all who have told so would be asked for
+    together; those who have not are asked for their own budget.
+    """
+    wanted = {other: size for other in neighbours if (size := items_wanted(setting, other, state.id, step)) > 0}
+    known = [other for other in wanted if other in state.news]
+    parts = shares.split(sum(wanted[other] for other in known), [state.news[other] for other in known])
+    wanted |= dict(zip(known, parts, strict=True))
+    return [PullRequest(state.id, other, step, size) for other, size in wanted.items()]
 
 
 def absorb(setting: Setting, state: DeviceState, items: Sequence[Items], step: int) -> DeviceState:
@@ -97,7 +104,8 @@ def absorb(setting: Setting, state: DeviceState, items: Sequence[Items], step: i
     else:
         pulled = retain(setting.config, state.pulled, received)
     margin = 0.0 if setting.joins else _dynamic_margin(setting, state, step)
-    return replace(state, pulled=pulled, pulled_at=step, margin=margin)
+    news = {**state.news, **{item.source: item.new for item in items if item.new is not None}}
+    return replace(state, pulled=pulled, pulled_at=step, margin=margin, news=news)
 
 
 def retain(config: Config, held: Tensor, received: Tensor) -> Tensor:
@@ -118,7 +126,7 @@ def _choose_reserves(setting: Setting, state: DeviceState, sizes: set[int]) -> D
 
 
 def items_wanted(setting: Setting, transmitter: int, receiver: int, step: int) -> int:
-    """How many items `receiver` asks `transmitter` for at `step`; all of the run's at once, if there is one pull."""
+    """How many items `receiver` may ask `transmitter` for at `step`; all of the run's at once, if there is one pull."""
     if setting.policy.when == "start":
         return setting.budgets.pulled_over(transmitter, receiver, setting.schedule.exchange_steps)
     return setting.budgets.pulled(transmitter, receiver, step)

@@ -53,6 +53,11 @@ class Setting:
         return self.config.exchange.layer if self.config.exchange.mode == "activations" else None
 
     @property
+    def adaptive(self) -> bool:
+        """Whether receivers ask for more where more is new."""
+        return self.config.exchange.budget == "adaptive"
+
+    @property
     def joins(self) -> bool:
         """Whether what is pulled joins batches; else it is embeddings, which enter the loss."""
         return self.config.exchange.mode != "implicit"
@@ -116,9 +121,13 @@ class DeviceState:
     """The newest reserve of every neighbour."""
     requests: tuple[PullRequest, ...] = ()
     """What neighbours ask for at this exchange."""
+    asked: Mapping[int, int] = field(default_factory=dict)
+    """How many items it asks of each neighbour at this exchange."""
     candidates: Candidates | None = None
     sent: Mapping[int, Tensor] = field(default_factory=dict)
     """Positions of the points that each neighbour got and keeps, for policies that remember."""
+    news: Mapping[int, int] = field(default_factory=dict)
+    """How many candidates of each neighbour were new to this device when it last said so, with adaptive budgets."""
     margin: float = 0.0
     """The dynamic margin, Eq. (24)."""
     points_seen: int = 0

@@ -4,6 +4,7 @@ Devices that live together may go through together: links share no arithmetic, t
 """
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -234,27 +235,33 @@ def _answer_alike(setting: Setting, links: Sequence[Asked], reserves: _Reserves,
     )
     choice = checks.choose(setting.policy, pull)
     effective = effective_number(choice.log_probabilities.exp()).tolist()
+    news = _num_new(setting, choice, pull)
     return [
-        _answer(
-            setting, state, message, chosen, number, explain(choice, row, _own(state)) if config.records.explain else ""
+        Answer(
+            _items(setting, state, message, chosen, news[row]),
+            _own(state).positions[chosen],
+            _own(state).embeddings[chosen] if len(_own(state).embeddings) else _own(state).embeddings,
+            effective[row],
+            explain(choice, row, _own(state)) if config.records.explain else "",
         )
-        for row, ((state, message), chosen, number) in enumerate(zip(links, choice.chosen, effective, strict=True))
+        for row, ((state, message), chosen) in enumerate(zip(links, choice.chosen, strict=True))
     ]
 
 
-def _answer(
-    setting: Setting, state: DeviceState, message: PullRequest, chosen: Tensor, effective: float, reasons: str
-) -> Answer:
-    item = _own(state)
-    head, content = (state.id, message.source, message.step), item.payload[chosen]
+def _items(setting: Setting, state: DeviceState, message: PullRequest, chosen: Tensor, new: int | None) -> Items:
+    content = _own(state).payload[chosen]
     sent = (content,) if setting.layer is None else as_sent(setting, content)
-    return Answer(
-        ITEMS[setting.config.exchange.mode](*head, *sent),
-        item.positions[chosen],
-        item.embeddings[chosen] if len(item.embeddings) else item.embeddings,
-        effective,
-        reasons,
-    )
+    return replace(ITEMS[setting.config.exchange.mode](state.id, message.source, message.step, *sent), new=new)
+
+
+def _num_new(setting: Setting, choice: Choice, pull: Pull) -> list[int] | list[None]:
+    """How many candidates of each link are likelier new to its receiver than not, and not sent yet, if that is told."""
+    if not setting.adaptive:
+        return [None] * len(pull.links)
+    assert setting.policy.newness is not None
+    new, sent = choice.scores[setting.policy.newness] > math.log(0.5), pull.candidates.sent
+    found: list[int] = (new if sent is None else new & ~sent).sum(dim=1).tolist()
+    return found
 
 
 def explain(choice: Choice, row: int, candidates: Candidates) -> str:

@@ -36,6 +36,7 @@ _DTYPES = (torch.uint8, torch.int64, torch.float32, torch.float64)
 _PLACES = {"source", "target", "step", "num_items"}
 _PLAIN: dict[str, tuple[type, ...]] = {
     "weight": (int, float),
+    "new": (int,),
     "effective_candidates": (int, float),
     "reasons": (str,),
 }

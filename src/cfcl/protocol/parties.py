@@ -21,8 +21,17 @@ class Rules:
     graph: Graph
 
     def budget(self, transmitter: int, receiver: int, step: int) -> int:
-        """How many items `receiver` may pull from `transmitter` at `step`."""
+        """How many items `receiver` may pull from `transmitter` at `step`, or add to what it may pull from all."""
         return device.items_wanted(self.setting, transmitter, receiver, step)
+
+    def most(self, transmitter: int, receiver: int, step: int) -> int:
+        """How many items `receiver` may ask `transmitter` for at `step` at most: with adaptive budgets what it may pull
+        from all its neighbours, up to the candidates there are.
+        """
+        if not self.setting.adaptive:
+            return self.budget(transmitter, receiver, step)
+        total = sum(self.budget(other, receiver, step) for other in self.graph.neighbours(receiver))
+        return min(total, self.setting.budgets.candidates(transmitter))
 
     def anyone_pushes(self) -> bool:
         """Whether any link needs a reserve."""

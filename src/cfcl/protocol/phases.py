@@ -274,21 +274,20 @@ class Request(Phase):
         return PullRequest
 
     def send(self, parties: Parties, step: int) -> Sent:
-        return Sent(
-            [
-                message
-                for i in parties.devices
-                for message in device.request(parties.rules.setting, i, step, parties.rules.graph.neighbours(i))
-            ]
-        )
+        found: list[Message] = []
+        for i, state in parties.devices.items():
+            mine = device.request(parties.rules.setting, state, step, parties.rules.graph.neighbours(i))
+            parties.devices[i] = replace(state, asked={message.target: message.num_items for message in mine})
+            found += mine
+        return Sent(found)
 
     def expects(self, parties: Parties, step: int) -> dict[int, tuple[int, ...]]:
         return {j: _paying(parties.rules, j, step, transmits=True) for j in parties.devices}
 
     def fault(self, parties: Parties, message: Message) -> str | None:
         request = cast(PullRequest, message)
-        most = parties.rules.budget(request.target, request.source, request.step)
-        if not 0 < request.num_items <= most:
+        most = parties.rules.most(request.target, request.source, request.step)
+        if not (0 if parties.rules.setting.adaptive else 1) <= request.num_items <= most:
             return f"asks for {request.num_items} items, where the budget of the link is {most}"
         return None
 
@@ -321,8 +320,10 @@ class Deliver(Phase):
 
     def fault(self, parties: Parties, message: Message) -> str | None:
         items = cast(Items, message)
-        most = parties.rules.budget(items.source, items.target, items.step)
-        return _content_fault(parties.rules.setting, "what was sent", items, most)
+        setting, most = parties.rules.setting, parties.rules.budget(items.source, items.target, items.step)
+        if setting.adaptive:  # then what was asked for is not known beforehand
+            most = parties.devices[items.target].asked.get(items.source, 0)
+        return _news_fault(setting, items) or _content_fault(setting, "what was sent", items, most)
 
     def use(self, parties: Parties, party: int, messages: list[Message], step: int) -> None:
         items = [cast(Items, message) for message in messages]
@@ -367,6 +368,15 @@ def _paying(rules: Rules, party: int, step: int, *, transmits: bool) -> tuple[in
     """The neighbours whose link to (or from) `party` has a budget at `step`."""
     near = rules.graph.neighbours(party)
     return tuple(i for i in near if rules.budget(*((party, i) if transmits else (i, party)), step) > 0)
+
+
+def _news_fault(setting: Setting, items: Items) -> str | None:
+    if items.new is None:
+        return "does not say how much is new, where budgets are adaptive" if setting.adaptive else None
+    if not setting.adaptive:
+        return "says how much is new, where budgets are fixed"
+    most = setting.budgets.candidates(items.source)
+    return None if 0 <= items.new <= most else f"says that {items.new} candidates are new, of {most}"
 
 
 def _content_fault(setting: Setting, name: str, message: Reserve | Items, most: int) -> str | None:

@@ -32,7 +32,7 @@ TYPES: dict[str, type] = {kind.__name__: kind for kind in (Weights, Moments, *RE
 KEPT = tuple(
     field.name
     for field in dataclasses.fields(DeviceState)
-    if field.name not in ("id", "points", "candidates", "requests")
+    if field.name not in ("id", "points", "candidates", "requests", "asked")
 )
 """What of a device is part of a snapshot."""
 

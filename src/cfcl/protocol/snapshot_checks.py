@@ -133,6 +133,10 @@ def _item_faults(rules: Rules, device: int, num_points: int, state: Tree) -> Ite
     for size, chosen in state["own_reserve"].items():
         if (wrong := offering_fault(chosen, num_points, size)) is not None:
             yield f"of its own reserve, {wrong}"
+    for source, number in state["news"].items():
+        known = source in rules.graph.neighbours(device)
+        if not known or not _counts(number, setting.budgets.candidates(source)):
+            yield "what was new at its neighbours is not so many of their candidates"
     for places in state["sent"].values():
         if not _is_row(places) or bool(((places < 0) | (places >= num_points)).any()):
             yield "places of its points are not among them"

@@ -59,7 +59,8 @@ class Forecast:
     def bytes_push(self) -> int:
         """Of one round of pushes."""
         setting = self.world.setting
-        return self._item_bytes * sum(devices.reserve_due(setting, *link) for link in self.world.graph.links)
+        each = self._item_bytes + (cost.NUMBER_BYTES if setting.policy.measure is not None else 0)
+        return each * sum(devices.reserve_due(setting, *link) for link in self.world.graph.links)
 
     @property
     def bytes_pull(self) -> int:
@@ -118,7 +119,8 @@ class Forecast:
         """Bytes of the exchange at `step`, at most."""
         setting, parts = self.world.setting, self.world.parts
         wanted = [min(devices.items_wanted(setting, j, i, step), len(parts[j])) for j, i in self.world.graph.links]
-        return self._item_bytes * sum(wanted)
+        told = cost.NUMBER_BYTES * sum(size > 0 for size in wanted) if setting.adaptive else 0
+        return self._item_bytes * sum(wanted) + told
 
     @cached_property
     def _aggregations(self) -> list[int]:
