@@ -317,7 +317,7 @@ def test_other_settings_versions_data_and_modules_are_refused_by_name(
         refused("the checkpoint is of numerics 2, and this version of cfcl has 99: use the version that began the run")
     with monkeypatch.context() as patch:
         patch.setattr(resuming, "FORMAT", 99)
-        refused("the checkpoint is of format 2, and this version of cfcl has 99")
+        refused("the checkpoint is of format 3, and this version of cfcl has 99")
 
 
 def test_data_that_moved_are_found_again(tmp_path: Path) -> None:
