@@ -185,6 +185,7 @@ def test_limits_are_told() -> None:
         "data.grey",
         "partition.disjoint",
         "graph.edges_file",
+        "graph.connected",
         "model.standardise",
         "model.normalise",
         "exchange.method",
@@ -193,6 +194,10 @@ def test_limits_are_told() -> None:
         "exchange.candidates_file",
         "cost.rates_file",
         "cost.charge_broadcast",
+        "faults.offline_file",
+        "faults.offline_trains",
+        "faults.links_file",
+        "faults.graphs_file",
         "evaluation.features",
         "records.explain",
     ]

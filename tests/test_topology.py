@@ -209,7 +209,7 @@ def test_unreadable_edge_files_are_refused(tmp_path: Path, content: bytes | None
         path.write_bytes(content)
 
     with pytest.raises(
-        CfclError, match=r"graph\.edges_file='.*edges\.txt' cannot be read as text .*: give a UTF-8 file"
+        CfclError, match=r"the file of pairs '.*edges\.txt' cannot be read as text .*: give a UTF-8 file"
     ):
         topology.from_file(path, 3)
 

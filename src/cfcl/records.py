@@ -229,9 +229,9 @@ class Faults(Record):
     """Of the damaged ones, those that their receivers did not use."""
 
     @property
-    def unused(self) -> int:
-        """Messages that nobody could use."""
-        return self.unsent + self.late + self.lost + self.refused
+    def used(self) -> float:
+        """Share of the messages that somebody could use; all of none."""
+        return 1.0 - (self.unsent + self.late + self.lost + self.refused) / max(1, self.messages)
 
 
 @dataclass(frozen=True)

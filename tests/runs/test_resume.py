@@ -41,6 +41,14 @@ CONFIGS = {
         "exchange.push=aggregation",
     ),
     "byol": ("train.objective=byol", "aggregation.adopt=fedema", "aggregation.server=adam", "aggregation.ema=0.5"),
+    "faults": ("faults.offline=0.3", "faults.loss=0.2", "faults.damage=0.1", "exchange.buffer=keep"),
+    "resting": (
+        "faults.offline=0.5",
+        "faults.offline_steps=2",
+        "faults.offline_trains=false",
+        "faults.straggling=0.3",
+        "exchange.mode=implicit",
+    ),
     "batchnorm": ("model.encoder=slim-resnet18", "aggregation.buffers=local", "train.steps=8"),
 }
 EVERY = "evaluation.log_every=1"
@@ -105,6 +113,12 @@ def test_it_may_stop_often_and_change_its_engine_and_workers_in_between(
     for step, how in ((3, {"engine": "loop", "workers": None}), (8, {"workers": 3})):
         with pytest.raises(Interrupted):
             go_on(partial, watch=stop_at(step), **how)
+    assert files(go_on(partial, workers=2)) == reference(config).files
+
+
+def test_with_faults_it_may_change_its_engine_and_workers_too(tmp_path: Path) -> None:
+    config = small(EVERY, *CONFIGS["faults"])
+    partial = interrupted(config, tmp_path, 4, engine="loop", workers=None)
     assert files(go_on(partial, workers=2)) == reference(config).files
 
 

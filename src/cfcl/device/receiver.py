@@ -109,7 +109,7 @@ def absorb(setting: Setting, state: DeviceState, items: Sequence[Items], step: i
     else:
         pulled = retain(setting.config, state.pulled, received)
     margin = 0.0 if setting.joins else _dynamic_margin(setting, state, step)
-    heard = tuple(sorted({*state.heard, *(item.source for item in items)}))
+    heard = {**state.heard, **{item.source: step for item in items}}
     return replace(state, pulled=pulled, pulled_at=step, margin=margin, heard=heard)
 
 

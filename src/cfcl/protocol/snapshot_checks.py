@@ -132,8 +132,8 @@ def _item_faults(rules: Rules, device: int, num_points: int, state: Tree) -> Ite
             yield f"the reserve from device {source} is of no step"
         if (wrong := _PUSH.fault(parties, reserve)) is not None:
             yield f"of the reserve from device {source}, {wrong}"
-    if type(state["heard"]) is not list or not set(state["heard"]) <= set(rules.graph.neighbours(device)):
-        yield "it has heard from devices that are no neighbours"
+    if not set(state["heard"]) <= set(rules.graph.neighbours(device)) or not all(map(_counts, state["heard"].values())):
+        yield "it has heard from devices that are no neighbours, or at no step"
     for size, chosen in state["own_reserve"].items():
         if (wrong := offering_fault(chosen, num_points, size)) is not None:
             yield f"of its own reserve, {wrong}"
