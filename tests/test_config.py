@@ -203,6 +203,14 @@ def test_limits_are_told() -> None:
     ]
 
 
+def test_one_device_with_all_data_has_no_network_and_so_no_faults() -> None:
+    faulty = config.load("digits", ["faults.loss=0.2", "faults.offline_trains=false", "faults.links_file=a.csv"])
+    assert faulty.faults.active
+    assert config.with_method(faulty, "fedavg").faults == faulty.faults
+    assert config.with_method(faulty, "centralised").faults == config.FaultsConfig()
+    assert not config.FaultsConfig(offline_trains=False, damaged="values", offline_steps=3).active
+
+
 @settings(max_examples=200, deadline=None)
 @given(odd_configs())
 def test_whatever_a_table_holds_it_is_a_config_or_refused(table: dict[str, Any]) -> None:

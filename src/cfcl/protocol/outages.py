@@ -101,9 +101,7 @@ def _spans(path: Path | None, columns: tuple[str, ...], known: Callable[[Key], b
                 "and links that there are"
             )
         if not 0 <= start < end <= MOST:
-            raise CfclError(
-                f"{where}: from {row[-2]:.40} to {row[-1]:.40} is no time: give a step and a later one, up to {MOST:g}"
-            )
+            raise CfclError(f"{where}: from {start} to {end} is no time: give a step and a later one, up to {MOST:g}")
         found.setdefault(tuple(key), []).append((start, end))
     return found
 
@@ -118,7 +116,7 @@ def _graphs(path: Path | None, first: Graph) -> list[tuple[int, Graph]]:
     later: dict[int, Graph] = {}
     for number, row in rows[1:]:
         where = f"{path}, line {number}"
-        if len(row) != 2:
+        if len(row) != 2 or not row[1].isprintable():
             raise CfclError(f"{where}: {','.join(row)!r:.60} is not a step and a file of pairs: fix the line")
         (start,) = tables.numbers(row[:1], 1, where)
         if start != int(start) or not 0 <= start <= MOST or start in later:

@@ -36,7 +36,8 @@ def told(records: Iterable[Record]) -> str:
     last = _last(records)
     if last is None:
         return ""
-    parts = [f"{_share(getattr(last, key), last.messages)} {word}" for key, word in FATES.items() if getattr(last, key)]
+    counts = {word: getattr(last, key) for key, word in FATES.items() if key != "damaged"}
+    parts = [f"{_share(number, last.messages)} {word}" for word, number in counts.items() if number]
     return f"Faults: of {last.messages:,} messages {', '.join(parts) or 'none was lost'}; {100 * last.used:.1f} % used"
 
 
