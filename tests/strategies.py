@@ -13,7 +13,7 @@ from cfcl import records
 from cfcl.exchange import messages
 from cfcl.exchange.messages import Message
 from cfcl.protocol import codec
-from cfcl.records import Done, Evaluation, Failed, Final, Pull, Record, Setup, Update, Upfront
+from cfcl.records import Done, Evaluation, Failed, Faults, Final, Pull, Record, Setup, Update, Upfront
 
 TEXT = st.text()  # any character, half a surrogate pair too
 LARGE = st.sampled_from([10**9, 10**18, 2**63, 10**30, 10**400, -(10**30)])
@@ -26,7 +26,7 @@ ANYTHING = st.recursive(
 )
 """Whatever JSON or TOML can say."""
 
-LINES = (Setup, Evaluation, Upfront, Update, Pull, Final, Done, Failed)
+LINES = (Setup, Evaluation, Upfront, Update, Pull, Faults, Final, Done, Failed)
 """Records that have a line."""
 
 

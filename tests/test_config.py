@@ -185,6 +185,7 @@ def test_limits_are_told() -> None:
         "data.grey",
         "partition.disjoint",
         "graph.edges_file",
+        "graph.connected",
         "model.standardise",
         "model.normalise",
         "exchange.method",
@@ -193,9 +194,21 @@ def test_limits_are_told() -> None:
         "exchange.candidates_file",
         "cost.rates_file",
         "cost.charge_broadcast",
+        "faults.offline_file",
+        "faults.offline_trains",
+        "faults.links_file",
+        "faults.graphs_file",
         "evaluation.features",
         "records.explain",
     ]
+
+
+def test_one_device_with_all_data_has_no_network_and_so_no_faults() -> None:
+    faulty = config.load("digits", ["faults.loss=0.2", "faults.offline_trains=false", "faults.links_file=a.csv"])
+    assert faulty.faults.active
+    assert config.with_method(faulty, "fedavg").faults == faulty.faults
+    assert config.with_method(faulty, "centralised").faults == config.FaultsConfig()
+    assert not config.FaultsConfig(offline_trains=False, damaged="values", offline_steps=3).active
 
 
 @settings(max_examples=200, deadline=None)

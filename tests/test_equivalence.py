@@ -18,6 +18,8 @@ METHODS = [
 ]
 CONV = ("exchange.mode=activations", "model.encoder=conv", "model.widths=[4, 6, 8]")
 ADAPTIVE = ("exchange.method=cover", "exchange.budget=adaptive")
+FAULTS = ("faults.offline=0.3", "faults.offline_steps=3", "faults.loss=0.2", "faults.straggling=0.2")
+RESTING = (*FAULTS, "faults.offline_trains=false", "faults.gone=0.3", "faults.damage=0.1", "faults.damaged=values")
 READINGS = [
     ("exchange.importance_model=local",),
     ("exchange.importance_model=local", "exchange.mode=implicit"),
@@ -48,6 +50,9 @@ READINGS = [
     ("exchange.mode=activations", "exchange.layer=features", "evaluation.features=true"),
     (*CONV, "train.objective=infonce", "exchange.layer=block1", "exchange.precision=uint8"),
     (*CONV, "train.objective=byol", "exchange.method=cover", "exchange.layer=block3"),
+    FAULTS,
+    (*RESTING, "exchange.candidates=relay", "exchange.buffer=keep", "evaluation.log_every=1"),
+    (*FAULTS, *CONV, "exchange.layer=block1", "exchange.push=aggregation", "faults.damage=0.2"),
 ]
 
 
@@ -99,6 +104,8 @@ CROWDS: list[tuple[int, tuple[str, ...]]] = [
     (2, ("train.objective=infonce", "exchange.mode=implicit", "aggregation.server=adam", "aggregation.ema=0.5")),
     (2, ("train.objective=byol", "aggregation.adopt=fedema", "train.schedule=cosine")),
     (3, (*ADAPTIVE, "exchange.buffer=keep")),
+    (2, (*RESTING, "exchange.method=cover", "exchange.buffer=keep", "evaluation.log_every=1")),
+    (3, (*FAULTS, "exchange.mode=implicit", "aggregation.rule=median")),
 ]
 
 
@@ -118,6 +125,8 @@ ISOLATED: list[tuple[str, ...]] = [
     ("aggregation.rule=median", "train.steps=8"),
     ("aggregation.rule=trimmed", "aggregation.trim=0.3", "aggregation.num_devices=3", "train.steps=8"),
     ("train.objective=byol", "exchange.mode=implicit", "aggregation.server=momentum", "aggregation.adopt=fedema"),
+    (*RESTING, "exchange.buffer=keep"),
+    (*FAULTS, "exchange.mode=implicit", "faults.damage=0.2"),
 ]
 
 

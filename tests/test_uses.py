@@ -75,6 +75,10 @@ OTHER: dict[str, object] = {
     "partition.main_share": 0.5,
     "partition.disjoint": "true",
     "graph.degree": 2.0,
+    "graph.connected": "false",
+    "faults.offline_steps": 2,
+    "faults.offline_trains": "false",
+    "faults.damaged": "values",
     "data.dir": "elsewhere",
     "cost.d2d_mbps": 3.0,
     "cost.downlink_mbps": 3.0,
@@ -98,7 +102,7 @@ SHAPES = (
     ("partition.kind=dirichlet", "graph.kind=erdos_renyi", "graph.degree=2", "cost.charge_broadcast=true"),
     ("model.encoder=slim-resnet18", "exchange.buffer=limit", "aggregation.rule=trimmed"),
     ("model.encoder=conv",),
-    ("data.dataset=usps",),
+    ("data.dataset=usps", "faults.offline=0.3", "faults.damage=0.1"),
     ("train.objective=dcl", "aggregation.server=adam"),
     ("train.objective=vicreg", "aggregation.adopt=fedema"),
     ("train.objective=byol", "partition.kind=common"),
@@ -135,7 +139,7 @@ def test_every_setting_of_the_table_exists_and_acts_somewhere() -> None:
     names = {f"{section}.{key}" for section, key, _, _ in configs.fields(Config())}
     assert set(OTHER) <= names
     covered = {name for use in uses.USES for pattern in use.settings.split() for name in _matching(names, pattern)}
-    files = {"exchange.budgets_file", "exchange.candidates_file", "cost.rates_file", "graph.edges_file"}
+    files = {name for name in names if name.endswith("_file")}
     assert covered - files - {"exchange.method"} == set(OTHER)
     runs = [configs.with_method(small(*other), word) for word in WORDS for other in SHAPES]
     assert [name for name in OTHER if configs.notes([name], runs)] == []

@@ -109,7 +109,7 @@ def make_report(
 
 def follow(simulate: Callable[..., "Result"], wanted: Config, *, as_json: bool) -> None:
     """Do a run and show it: as a bar and a table, or as JSON lines."""
-    from cfcl.runs import progress
+    from cfcl.runs import faults, progress
 
     if as_json:
         result = simulate(watch=lambda record: print(record.to_line(), flush=True), note=note)
@@ -124,6 +124,8 @@ def follow(simulate: Callable[..., "Result"], wanted: Config, *, as_json: bool) 
     console.print(progress.run_table(result.evaluations, split))
     if few := progress.few_table(result.evaluations, split):
         console.print(few)
+    if told := faults.told(result.records):
+        console.print(told, soft_wrap=True, highlight=False)
     console.print(f"Run folder: {result.folder}", soft_wrap=True, highlight=False)
 
 

@@ -17,7 +17,7 @@ STOPPED = "interrupted; finished runs are kept, and the same command goes on fro
 
 def reproduce(
     figures: Annotated[
-        list[str], typer.Argument(help="fig4 ... fig11, regime, redundancy, frontier, or all (fig4 to fig11).")
+        list[str], typer.Argument(help="fig4 ... fig11, regime, redundancy, frontier, faults, or all (fig4 to fig11).")
     ],
     profile: Annotated[
         Literal["smoke", "quick", "full", "registered"],

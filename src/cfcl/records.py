@@ -211,6 +211,32 @@ class Final(Record):
 
 
 @dataclass(frozen=True)
+class Faults(Record):
+    """What has become of messages until then, where things go wrong; all are counted from the start of the run."""
+
+    KIND: ClassVar[str] = "faults"
+
+    step: int
+    online: float
+    """Share of the devices that are not offline at this step."""
+    messages: int
+    """That parties wanted to send, requests included."""
+    unsent: int
+    """Of them, those that did not leave: an end of the link was offline, or the link down."""
+    late: int
+    """Models that missed their aggregation."""
+    lost: int
+    damaged: int
+    refused: int
+    """Of the damaged ones, those that their receivers did not use."""
+
+    @property
+    def used(self) -> float:
+        """Share of the messages that somebody could use; all of none."""
+        return 1.0 - (self.unsent + self.late + self.lost + self.refused) / max(1, self.messages)
+
+
+@dataclass(frozen=True)
 class LinkCost(Record):
     """Bytes over one link, by kind and direction; source or target -1 is the server."""
 
@@ -382,7 +408,7 @@ class Environment(Record):
 
 
 KINDS: dict[str, type[Record]] = {
-    item.KIND: item for item in (Setup, Evaluation, Upfront, Update, Pull, Final, Done, Failed, Warned)
+    item.KIND: item for item in (Setup, Evaluation, Upfront, Update, Pull, Faults, Final, Done, Failed, Warned)
 }
 
 _TYPES: dict[type[Record], dict[str, Any]] = {
@@ -401,6 +427,7 @@ _SHARES = (
     "active",
     "pulled_share",
     "held_labels",
+    "online",
 )
 _AMOUNTS = ("seconds", "joules", "selection", "evaluation", "total", "exchange", "separation", "label_distances")
 _RANGES: dict[str, tuple[float, float]] = {
@@ -507,7 +534,7 @@ def _wrong_setup(setup: Setup) -> str:
 
 def _key(record: Record) -> tuple[object, ...]:
     """What no other record of a run shares."""
-    names = ("step", "transmitter", "receiver") if isinstance(record, Evaluation | Update | Pull) else ()
+    names = ("step", "transmitter", "receiver") if isinstance(record, Evaluation | Update | Pull | Faults) else ()
     return type(record), *(getattr(record, name, None) for name in names)
 
 

@@ -19,6 +19,8 @@ class Schedule:
     """One exchange at t = 0 in place of the periodic ones (bulk)."""
     push_at_aggregation: bool
     push_once: bool
+    push_again: bool = False
+    """Whether a reserve that is pushed once may have to be pushed again at an exchange, because messages get lost."""
     evaluation_period: int = 1
     """Aggregations between evaluations."""
     log_period: int = 1
@@ -37,7 +39,7 @@ class Schedule:
     def pushes(self, step: int) -> bool:
         """Whether reserves are pushed at `step`, ahead of any pull."""
         if self.push_once or self.once:
-            return step == 0
+            return step == 0 or (self.push_again and not self.once and self._periodic(step))
         if not self.push_at_aggregation:
             return self._periodic(step)
         # The first exchange needs the reserve of the aggregation before it, even if exchanges start in between.
@@ -83,6 +85,7 @@ def build(config: Config, *, once: bool) -> Schedule:
         once=once,
         push_at_aggregation=exchange.push == "aggregation",
         push_once=exchange.mode == "explicit",
+        push_again=config.faults.active,
         evaluation_period=config.evaluation.every,
         log_period=config.evaluation.log_every,
         save_period=config.checkpoint.every,

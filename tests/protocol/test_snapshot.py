@@ -76,6 +76,12 @@ def test_parts_and_the_whole() -> None:
     assert sorted(whole["costs"].tolist()) == sorted(TREE["costs"].tolist())
     refused = [snapshot.share({**TREE, "refused": 7}, devices)["refused"] for devices in (range(3), range(3, 4))]
     assert refused == [7, 0]
+    lost = [{**TREE, "faults": counts} for counts in ({"lost": 2, "late": 1}, {"lost": 3})]
+    assert snapshot.join(lost)["faults"] == {"lost": 5, "late": 1}
+    assert [snapshot.share(lost[0], devices)["faults"] for devices in (range(3), range(3, 4))] == [
+        {"lost": 2, "late": 1},
+        {},
+    ]
 
 
 def _with(path: str, value: Any) -> dict[str, Any]:
@@ -178,6 +184,10 @@ WRONG = [
     ("devices.1.margin", 10**30, "device 1: its margin, share or scaler is not a finite number"),
     ("devices.1.active", -0.5, "device 1: its margin, share or scaler is not a finite number"),
     ("devices.1.more", 1, r"device 1: its fields are"),
+    ("devices.1.heard", {3: 3}, "device 1: it has heard from devices that are no neighbours"),
+    ("devices.1.heard", {0: -3}, "device 1: it has heard from devices that are no neighbours, or at no step"),
+    ("faults", {"lost": -1}, "its counters are no numbers"),
+    ("faults", {"found": 1}, "its counters are no numbers"),
     ("clocks", {"total": "long"}, "lacks the fields"),
     ("clocks", {1: 2, "a": 3}, "has unknown fields"),
 ]

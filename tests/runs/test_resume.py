@@ -42,6 +42,14 @@ CONFIGS = {
         "exchange.push=aggregation",
     ),
     "byol": ("train.objective=byol", "aggregation.adopt=fedema", "aggregation.server=adam", "aggregation.ema=0.5"),
+    "faults": ("faults.offline=0.3", "faults.loss=0.2", "faults.damage=0.1", "exchange.buffer=keep"),
+    "resting": (
+        "faults.offline=0.5",
+        "faults.offline_steps=2",
+        "faults.offline_trains=false",
+        "faults.straggling=0.3",
+        "exchange.mode=implicit",
+    ),
     "batchnorm": ("model.encoder=slim-resnet18", "aggregation.buffers=local", "train.steps=8"),
 }
 EVERY = "evaluation.log_every=1"
@@ -106,6 +114,12 @@ def test_it_may_stop_often_and_change_its_engine_and_workers_in_between(
     for step, how in ((3, {"engine": "loop", "workers": None}), (8, {"workers": 3})):
         with pytest.raises(Interrupted):
             go_on(partial, watch=stop_at(step), **how)
+    assert files(go_on(partial, workers=2)) == reference(config).files
+
+
+def test_with_faults_it_may_change_its_engine_and_workers_too(tmp_path: Path) -> None:
+    config = small(EVERY, *CONFIGS["faults"])
+    partial = interrupted(config, tmp_path, 4, engine="loop", workers=None)
     assert files(go_on(partial, workers=2)) == reference(config).files
 
 
@@ -318,7 +332,7 @@ def test_other_settings_versions_data_and_modules_are_refused_by_name(
         refused("the checkpoint is of numerics 2, and this version of cfcl has 99: use the version that began the run")
     with monkeypatch.context() as patch:
         patch.setattr(resuming, "FORMAT", 99)
-        refused("the checkpoint is of format 2, and this version of cfcl has 99")
+        refused("the checkpoint is of format 3, and this version of cfcl has 99")
 
 
 def test_data_that_moved_are_found_again(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from cfcl.errors import CfclError
 from cfcl.study import plan
 from cfcl.study.bundle import Cell
-from cfcl.study.figures import FIGURES, variations
+from cfcl.study.figures import FIGURES, faults, variations
 from cfcl.study.figures.figure import METHODS
 from cfcl.study.figures.steps import YARDSTICKS
 from cfcl.study.profiles import PROFILES, Panel
@@ -137,7 +137,7 @@ def test_what_there_is_not_is_refused(figures: list[str], panels: list[str], see
 def test_all_is_every_figure_of_the_paper() -> None:
     assert plan.named(["all"]) == ["fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11"]
     assert plan.named(["fig5", "all", "regime"])[0] == "fig5"
-    assert set(FIGURES) == {*plan.named(["all"]), "regime", "redundancy", "frontier", "gains"}
+    assert set(FIGURES) == {*plan.named(["all"]), "regime", "redundancy", "frontier", "gains", "faults"}
 
 
 REGISTERED = PROFILES["registered"]
@@ -171,6 +171,23 @@ def test_figures_of_the_registered_study_share_runs() -> None:
     assert len(digests["redundancy"] & digests["fig5"]) == 6
     assert len(digests["frontier"] & digests["fig5"]) == 5
     assert len(digests["fig8"] & digests["fig5"]) == 9
+
+
+def test_runs_without_faults_are_those_of_other_figures() -> None:
+    planned = plan.plan(REGISTERED, ["faults"], seeds=[200])
+    mine = {(cell.method, cell.settings["faults"]): run for cell, run in planned}
+    others = {cell.digest for cell, _ in plan.plan(REGISTERED, ["fig5"], seeds=[200])}
+
+    # five methods; nothing, two rates of absence, two of loss, and both at once
+    assert len(mine) == 5 * 6
+    shared = {key for key, run in mine.items() if run.digest in others}
+    assert shared == {(method, "none") for method in faults.METHODS}
+    both = mine["cfcl-explicit", "30 % offline, 20 % lost"]
+    assert (both.faults.offline, both.faults.loss, both.faults.straggling) == (0.3, 0.2, 0.0)
+    assert FIGURES["faults"].seeds_of(REGISTERED, "usps") == (200, 201, 202)
+    assert len(plan.plan(PROFILES["smoke"], ["faults"])) == 3 * 2 * 2  # methods, rates, seeds
+    with pytest.raises(CfclError, match="'faults' is not part of this profile"):
+        plan.check(FULL, ["faults"], [], [])
 
 
 def test_the_paper_is_judged_in_its_own_settings() -> None:

@@ -145,6 +145,9 @@ class GraphConfig(Section):
     """Average number of neighbours (kinds `geometric`: exact, `erdos_renyi`: expected)."""
     edges_file: Place | None = None
     """Text file with one `device device` pair per line (kind `edges`)."""
+    connected: bool = True
+    """Whether every device must reach every other one; off, a random or given graph may fall apart (kinds `geometric`,
+    `erdos_renyi`, `edges`)."""
 
     @model_validator(mode="after")
     def _check_file(self) -> Self:
@@ -509,6 +512,46 @@ class CheckpointConfig(Section):
     only when it is asked to stop."""
 
 
+class FaultsConfig(Section):
+    """What goes wrong on the way, drawn by the seed; all of it happens in the link."""
+
+    offline: Share = 0.0
+    """Probability that a device is offline in a round: nothing leaves it and nothing reaches it."""
+    offline_steps: PositiveCount | None = None
+    """Updates in such a round, after which it is drawn again who is offline; not set: aggregation.period."""
+    offline_file: Place | None = None
+    """CSV `device,from,to`: offline from one step until before another; an empty `to` is for good."""
+    offline_trains: bool = True
+    """Whether a device that is offline goes on training by itself."""
+    gone: Share = 0.0
+    """Probability that a device is lost for good, from a step that is drawn uniformly from the run."""
+    straggling: Share = 0.0
+    """Probability that a device's model comes too late for an aggregation; it is then not averaged."""
+    loss: Share = 0.0
+    """Probability that a message is lost on its way."""
+    links_file: Place | None = None
+    """CSV `source,target,from,to`: the link is down from one step until before another; -1 is the server."""
+    damage: Share = 0.0
+    """Probability that a message is damaged on its way."""
+    damaged: Literal["bytes", "values"] = "bytes"
+    """`bytes`: some are flipped, and the receiver's checksum finds it; `values`: floats become NaN, which receivers
+    refuse, and pixels become other pixels, which nobody can tell."""
+    graphs_file: Place | None = None
+    """CSV `from,edges_file`: from each step on, the graph is that of another file of pairs."""
+
+    @property
+    def active(self) -> bool:
+        """Whether anything can go wrong."""
+        chances = self.offline, self.gone, self.straggling, self.loss, self.damage
+        files = self.offline_file, self.links_file, self.graphs_file
+        return any(chance > 0 for chance in chances) or any(file is not None for file in files)
+
+    @property
+    def absences(self) -> bool:
+        """Whether devices can be offline."""
+        return self.offline > 0 or self.gone > 0 or self.offline_file is not None
+
+
 class Config(Section):
     """One run, whole."""
 
@@ -526,6 +569,7 @@ class Config(Section):
     exchange: ExchangeConfig = ExchangeConfig()
     regulariser: RegulariserConfig = RegulariserConfig()
     cost: CostConfig = CostConfig()
+    faults: FaultsConfig = FaultsConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     records: RecordsConfig = RecordsConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()

@@ -61,7 +61,11 @@ _TRIPLET = _is("train.objective", "triplet")
 
 # All rules about a setting must hold for it to act; the first that does not is the one that is told.
 USES = (
-    Use("exchange.* cost.d2d_mbps cost.rates_file evaluation.num_traced", "with a method that exchanges", _exchanges),
+    Use(
+        "exchange.* cost.d2d_mbps cost.rates_file evaluation.num_traced faults.graphs_file",
+        "with a method that exchanges",
+        _exchanges,
+    ),
     Use("regulariser.*", "with a method that exchanges, in mode implicit", _all(_exchanges, _implicit)),
     Use(
         "train.composition train.remote_fraction",
@@ -166,6 +170,18 @@ USES = (
         "with graph.kind='geometric' or 'erdos_renyi'",
         _is("graph.kind", "geometric", "erdos_renyi"),
     ),
+    Use(
+        "graph.connected",
+        "with graph.kind='geometric', 'erdos_renyi' or 'edges'",
+        _is("graph.kind", "geometric", "erdos_renyi", "edges"),
+    ),
+    Use("faults.offline_steps", "with faults.offline above 0", lambda run: run.faults.offline > 0),
+    Use(
+        "faults.offline_trains",
+        "with faults.offline, faults.gone or faults.offline_file",
+        lambda run: run.faults.absences,
+    ),
+    Use("faults.damaged", "with faults.damage above 0", lambda run: run.faults.damage > 0),
     Use("graph.edges_file", "with graph.kind='edges'", _is("graph.kind", "edges")),
     Use("data.dir", "with published sets", _is("data.dataset", "fashion-mnist", "usps", "svhn")),
     Use("cost.downlink_mbps", "with cost.charge_broadcast=true", _is("cost.charge_broadcast", True)),

@@ -26,10 +26,22 @@ def push(
     """The reserves due to the neighbours, Eq. (6) and (13); chosen once, embedded anew each time."""
     if setting.policy.offer is None:
         return state, []
-    sizes = {other: size for other in neighbours if (size := reserve_due(setting, other, state.id)) > 0}
+    due = [other for other in neighbours if _is_due(setting, state, other, step)]
+    sizes = {other: size for other in due if (size := reserve_due(setting, other, state.id)) > 0}
     state = _choose_reserves(setting, state, set(sizes.values()))
-    shown = {size: _shown(setting, state, chosen, step) for size, chosen in state.own_reserve.items()}
+    shown = {size: _shown(setting, state, state.own_reserve[size], step) for size in sorted(set(sizes.values()))}
     return state, [replace(shown[size], target=other) for other, size in sizes.items()]
+
+
+def _is_due(setting: Setting, state: DeviceState, other: int, step: int) -> bool:
+    """Whether `other` is to get the reserve at `step`.
+
+    Where it is pushed once, it is pushed again if `other` was asked for items and never sent any: it may lack it.
+    """
+    if step == 0 or not setting.schedule.push_once:
+        return True
+    asked = (items_wanted(setting, other, state.id, t) > 0 for t in setting.schedule.exchange_steps if t < step)
+    return other not in state.heard and any(asked)
 
 
 def _shown(setting: Setting, state: DeviceState, chosen: Tensor, step: int) -> Reserve:
@@ -104,8 +116,9 @@ def absorb(setting: Setting, state: DeviceState, items: Sequence[Items], step: i
     else:
         pulled = retain(setting.config, state.pulled, received)
     margin = 0.0 if setting.joins else _dynamic_margin(setting, state, step)
+    heard = {**state.heard, **{item.source: step for item in items}}
     news = {**state.news, **{item.source: item.new for item in items if item.new is not None}}
-    return replace(state, pulled=pulled, pulled_at=step, margin=margin, news=news)
+    return replace(state, pulled=pulled, pulled_at=step, margin=margin, heard=heard, news=news)
 
 
 def retain(config: Config, held: Tensor, received: Tensor) -> Tensor:

@@ -119,6 +119,8 @@ class DeviceState:
     """Positions of the points that stand for its data, by the size of the reserve; chosen once."""
     reserves: Mapping[int, Reserve] = field(default_factory=dict)
     """The newest reserve of every neighbour."""
+    heard: Mapping[int, int] = field(default_factory=dict)
+    """When each neighbour last sent items: such a one has this device's reserve, if it needs one."""
     requests: tuple[PullRequest, ...] = ()
     """What neighbours ask for at this exchange."""
     asked: Mapping[int, int] = field(default_factory=dict)

@@ -115,7 +115,10 @@ def remember(setting: Setting, state: DeviceState, answers: Sequence[Answer]) ->
 
 
 class _Reserves:
-    """Embeddings of receivers' reserves: under the global model all transmitters would find the same ones."""
+    """Embeddings of receivers' reserves: under the global model all transmitters would find the same ones.
+
+    With faults they would not: some hold an older global model, or an older reserve.
+    """
 
     def __init__(self, setting: Setting, step: int) -> None:
         self._setting = setting
@@ -127,7 +130,8 @@ class _Reserves:
         reserve = _reserve(self._setting, state, receiver)
         if isinstance(reserve, EmbeddingReserve):
             return reserve.embeddings, reserve.embeddings[:0]
-        shared = self._setting.config.exchange.importance_model == "global"
+        config = self._setting.config
+        shared = config.exchange.importance_model == "global" and not config.faults.active
         key = (-1 if shared else state.id, reserve.source, len(reserve.content))
         if key not in self._known:
             self._known[key] = self._embed(state, reserve)

@@ -334,7 +334,7 @@ class Deliver(Phase):
 @final
 @dataclass(frozen=True)
 class Update(Phase):
-    """Every device makes one update, Eq. (4). Nothing travels."""
+    """Every device makes one update, Eq. (4), unless it rests. Nothing travels."""
 
     travels: ClassVar[bool] = False
     watch: Watch = nobody
@@ -344,7 +344,7 @@ class Update(Phase):
 
     def send(self, parties: Parties, step: int) -> Sent:
         reports: list[StepReport] = []
-        ids = list(parties.devices)
+        ids = [i for i in parties.devices if not parties.rules.rests(i, step)]
         for first in range(0, len(ids), MOST_TOGETHER):
             # No more states than these are held: what is replaced shall be freed.
             states = [parties.devices[i] for i in ids[first : first + MOST_TOGETHER]]

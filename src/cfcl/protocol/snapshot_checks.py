@@ -16,6 +16,7 @@ from cfcl.exchange.cost import DIRECTIONS, KINDS
 from cfcl.exchange.messages import SERVER, Direction
 from cfcl.models import Weights
 from cfcl.protocol.codec import Malformed
+from cfcl.protocol.faults import COUNTED
 from cfcl.protocol.parties import Parties, Rules
 from cfcl.protocol.phases import Push
 from cfcl.protocol.refusals import unlike
@@ -41,7 +42,8 @@ def _faults(rules: Rules, num_points: Sequence[int], tree: Tree) -> Iterator[str
     setting, step = rules.setting, tree["step"]
     if type(step) is not int or not 0 < step <= setting.config.train.steps:
         yield f"its step is {step!r:.40}, not one of 1 to {setting.config.train.steps}"
-    if not _counts(tree["refused"]) or not _amounts(tree["seconds"]):
+    numbers = (tree["refused"], *tree["faults"].values())
+    if not all(map(_counts, numbers)) or not _amounts(tree["seconds"]) or not tree["faults"].keys() <= set(COUNTED):
         yield "its counters are no numbers"
     if list(tree["devices"]) != list(range(len(num_points))):
         yield "it is not of this run's devices"
@@ -130,6 +132,8 @@ def _item_faults(rules: Rules, device: int, num_points: int, state: Tree) -> Ite
             yield f"the reserve from device {source} is of no step"
         if (wrong := _PUSH.fault(parties, reserve)) is not None:
             yield f"of the reserve from device {source}, {wrong}"
+    if not set(state["heard"]) <= set(rules.graph.neighbours(device)) or not all(map(_counts, state["heard"].values())):
+        yield "it has heard from devices that are no neighbours, or at no step"
     for size, chosen in state["own_reserve"].items():
         if (wrong := offering_fault(chosen, num_points, size)) is not None:
             yield f"of its own reserve, {wrong}"

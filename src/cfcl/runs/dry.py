@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cfcl.config import Config
-from cfcl.runs import forecast
+from cfcl.runs import faults, forecast
 from cfcl.runs.forecast import Forecast
 from cfcl.runs.progress import size
 
@@ -90,6 +90,7 @@ def _ground(one: Forecast) -> dict[str, str]:
     data, encoder, points = found.dataset, found.setting.encoder, [len(part) for part in found.parts]
     labels = f"{data.num_classes} labels" if data.num_classes else "no labels"
     split = "validation" if config.data.validation > 0 else "test"
+    trouble = {"faults": faults.planned(config.faults)} if config.faults.active else {}
     return {
         "data": f"{data.name}: {len(data.train_images):,} training and {len(data.test_images):,} {split} images of "
         f"{'×'.join(map(str, data.image_shape))}, {labels}",
@@ -98,6 +99,7 @@ def _ground(one: Forecast) -> dict[str, str]:
         f"{found.graph.average_degree:.3g} neighbours on average",
         "encoder": f"{encoder.name}, {encoder.num_parameters:,} parameters, embeddings of {encoder.embedding_dim}",
         "updates": f"{config.train.steps:,} per device, {one.num_evaluations} evaluations",
+        **trouble,
     }
 
 

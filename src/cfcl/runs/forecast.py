@@ -4,7 +4,7 @@ import sys
 import time
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -42,11 +42,11 @@ class Forecast:
 
     @property
     def num_pushes(self) -> int:
-        """How often reserves are pushed."""
+        """How often reserves are pushed, as far as none is lost."""
         setting = self.world.setting
         if setting.policy.choose is None or setting.policy.offer is None:
             return 0
-        when = setting.schedule
+        when = replace(setting.schedule, push_again=False)
         able = {0, *when.exchange_steps, *range(0, when.num_steps, when.aggregation_period)}
         return sum(when.pushes(t) for t in able)
 

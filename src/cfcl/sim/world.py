@@ -22,6 +22,7 @@ from cfcl.exchange import links, policies
 from cfcl.exchange.cost import Ledger
 from cfcl.models import Encoder, usable_device
 from cfcl.objectives import Loss
+from cfcl.protocol import outages
 from cfcl.protocol.parties import Rules
 from cfcl.records import Setup, Update
 from cfcl.sim import sizes
@@ -65,7 +66,7 @@ class World:
     @cached_property
     def fingerprints(self) -> dict[str, str]:
         """What a run depends on besides its config: the same in all its processes, and when it goes on."""
-        setting, budgets = self.setting, self.setting.budgets
+        setting, budgets, trouble = self.setting, self.setting.budgets, self.rules.outages
         return {
             "data": self.dataset.digest,
             "partition": _digest(*self.parts),
@@ -75,6 +76,7 @@ class World:
             "cost.rates_file": _digest(sorted(self.ledger().rates.items())),
             "model": _digest(*setting.encoder.initial),
             "loss": _digest(setting.objective.name),
+            **({} if trouble is None else {"faults": _digest(trouble.away, trouble.down, trouble.graphs)}),
         }
 
     def setup(self) -> Setup:
@@ -141,6 +143,7 @@ def build(
     )
     if config.exchange.mode == "activations" and policy.choose is not None:
         _check_layer(config, encoder, policy)
+    graph, trouble = outages.load(config, graph)
     setting = Setting(
         config=config,
         encoder=encoder,
@@ -151,7 +154,7 @@ def build(
         extras=objective.extras(encoder.initial.params),
         lacks=_lacks(config, dataset, parts) if "labels" in policy.needs else None,
     )
-    return World(Rules(setting, graph), dataset, parts)
+    return World(Rules(setting, graph, trouble), dataset, parts)
 
 
 def _check_budget(config: Config, policy: policies.Policy) -> None:

@@ -19,8 +19,9 @@ DIAL = tuple(
 )
 """What is pulled is dropped at the next exchange, so that there may be more of it."""
 
-Group = Literal["printed", "compared", "swept", "differences", "shares", "bytes"]
-"""Of figures: the paper's methods; all methods; along a setting; what methods gain; along shares of data, and bytes."""
+Group = Literal["printed", "compared", "swept", "differences", "shares", "bytes", "outages"]
+"""Of figures: the paper's methods; all methods; along a setting; what methods gain; along shares of data, bytes, and
+what goes wrong."""
 TEN = ("evaluation.labels_per_class=[10]", "evaluation.features=false")
 """Accuracies are then those of the embedding with ten labels per class."""
 TENFOLD = "exchange.num_pulled=10"
@@ -73,6 +74,8 @@ class Profile:
     degrees: tuple[int, ...] = (2, 8)
     shares: tuple[float, ...] = ()
     """Of common data; empty: the figures of redundant data are not part of this profile."""
+    faults: tuple[tuple[float, float], ...] = ()
+    """Rates of devices offline and of messages lost; empty: what faults cost is not part of this profile."""
     reduced: bool = False
     """No yardsticks, and only FedAvg, uniform and CF-CL where a figure sweeps something."""
     regime_seeds: tuple[int, ...] = ()
@@ -154,6 +157,7 @@ def _registered() -> Profile:
         periods=(10, 25, 100),
         labels=(1, 3, 8),
         shares=(0.0, 0.5, 0.8, 0.9),
+        faults=((0.0, 0.0), (0.3, 0.0), (0.6, 0.0), (0.0, 0.2), (0.0, 0.5), (0.3, 0.2)),
         placed={
             "compared": compared_in,
             "differences": compared_in,
@@ -161,6 +165,7 @@ def _registered() -> Profile:
             "swept": {"usps-study": 8},
             "shares": {"usps": 8},
             "bytes": {"usps-common": 4},
+            "outages": {"usps": 3},
         },
     )
 
@@ -179,6 +184,7 @@ PROFILES = {
         sizes=(5, 20),
         periods=(10, 30),
         labels=(1, 5),
+        faults=((0.0, 0.0), (0.3, 0.2)),
         reduced=True,
     ),
     "quick": Profile(

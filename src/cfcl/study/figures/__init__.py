@@ -4,7 +4,18 @@ from matplotlib.figure import Figure
 
 from cfcl.runs import style
 from cfcl.study.bundle import Study
-from cfcl.study.figures import distances, frontier, gains, milestones, redundancy, regime, selected, steps, swept
+from cfcl.study.figures import (
+    distances,
+    faults,
+    frontier,
+    gains,
+    milestones,
+    redundancy,
+    regime,
+    selected,
+    steps,
+    swept,
+)
 from cfcl.study.figures.figure import Picture, StudyFigure
 
 FIGURES: dict[str, StudyFigure] = {
@@ -19,6 +30,7 @@ FIGURES: dict[str, StudyFigure] = {
         gains.FIGURE,
         redundancy.FIGURE,
         frontier.FIGURE,
+        faults.FIGURE,
     )
 }
 """By name, in order."""
