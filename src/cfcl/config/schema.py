@@ -288,6 +288,9 @@ class AggregationConfig(Section):
     without the largest and the smallest values."""
     trim: Annotated[float, Field(ge=0, lt=0.5)] = 0.1
     """Share of the models, rounded down, whose values `trimmed` leaves out at each end."""
+    clip: Positive | None = None
+    """Largest distance of a model from the global one, in median distances of those that arrive with it; one that is
+    further away is moved towards the global model before any rule; not set: no limit."""
     moments: Literal["keep", "reset"] = "keep"
     """Adam's moments when a device adopts the global model."""
     buffers: Literal["average", "local"] = "average"
