@@ -32,6 +32,9 @@ READINGS = [
     ("exchange.method=novel", "exchange.buffer=limit", "exchange.candidates=relay"),
     ("exchange.method=cover", "exchange.buffer=keep", "exchange.against=another"),
     ("exchange.method=cover", "exchange.mode=implicit", "exchange.push=aggregation"),
+    ("attack.devices=[2]", "attack.kind=items-negative", "exchange.mode=implicit", "defence.share=0.4"),
+    ("attack.devices=1", "attack.kind=reserve-noise", "exchange.buffer=keep", "defence.cap=3", "defence.range=0.25"),
+    ("attack.devices=1", "attack.kind=request-all"),
     ("train.negatives=batch",),
     ("evaluation.log_every=1", "evaluation.every=1", "evaluation.num_traced=2", "evaluation.num_health_devices=2"),
     ("partition.num_devices=1", "partition.labels_per_device=10", "graph.kind=complete"),
@@ -92,6 +95,8 @@ CROWDS: list[tuple[int, tuple[str, ...]]] = [
     (4, ("model.encoder=slim-resnet18", "train.steps=6", "aggregation.num_devices=3")),
     (2, ("aggregation.rule=trimmed", "aggregation.trim=0.3", "aggregation.num_devices=3", "train.steps=8")),
     (3, ("aggregation.rule=median", "train.steps=8")),
+    (3, ("aggregation.clip=0.9", "aggregation.num_devices=3", "attack.devices=1", "attack.kind=model-noise")),
+    (2, (*CONV, "attack.devices=[2]", "attack.kind=items-noise", "defence.range=0.25", "defence.clip=1.2")),
     (2, ("train.objective=infonce", "exchange.mode=implicit", "aggregation.server=adam", "aggregation.ema=0.5")),
     (2, ("train.objective=byol", "aggregation.adopt=fedema", "train.schedule=cosine")),
 ]
@@ -111,6 +116,9 @@ ISOLATED: list[tuple[str, ...]] = [
     ("model.encoder=slim-resnet18", "train.steps=6", "aggregation.num_devices=3", "cost.charge_broadcast=true"),
     ("aggregation.rule=median", "train.steps=8"),
     ("aggregation.rule=trimmed", "aggregation.trim=0.3", "aggregation.num_devices=3", "train.steps=8"),
+    ("aggregation.clip=0.9", "attack.devices=[2]", "attack.kind=model-flipped", "train.steps=8"),
+    (*CONV, "attack.devices=[2]", "attack.kind=items-far", "exchange.precision=uint8", "defence.clip=1.5"),
+    ("attack.devices=1", "attack.kind=reserve-noise", "exchange.buffer=keep", "defence.cap=3", "defence.range=0.25"),
     ("train.objective=byol", "exchange.mode=implicit", "aggregation.server=momentum", "aggregation.adopt=fedema"),
 ]
 

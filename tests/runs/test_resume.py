@@ -31,6 +31,14 @@ CONFIGS = {
     "relay": ("exchange.candidates=relay", "exchange.buffer=keep", "aggregation.num_devices=2"),
     "novel": ("exchange.method=novel", "exchange.buffer=limit", "exchange.buffer_size=9"),
     "cover": ("exchange.method=cover", "exchange.buffer=keep"),
+    "attack": (
+        "attack.devices=1",
+        "attack.kind=items-centroids",
+        "exchange.buffer=keep",
+        "defence.cap=3",
+        "defence.share=0.6",
+        "aggregation.clip=1",
+    ),
     "bulk": ("exchange.method=bulk", "train.optimiser=sgd"),
     "push": ("exchange.mode=implicit", "exchange.push=aggregation", "exchange.importance_model=both_local"),
     "dial": (

@@ -12,6 +12,7 @@ from cfcl.config import Config
 from cfcl.core import importance, losses
 from cfcl.core.clustering import Clusters
 from cfcl.data.augment import augment
+from cfcl.device import guard
 from cfcl.device.state import DeviceState, Setting, no_items
 from cfcl.device.transmitter import as_sent, cluster, layer_pairs, pixels
 from cfcl.exchange import checks
@@ -91,13 +92,19 @@ def absorb(setting: Setting, state: DeviceState, items: Sequence[Items], step: i
 
     Items of one exchange may come in several portions: only the first makes room.
     """
-    received = torch.cat([no_items(setting), *(item.content for item in items)])
+    parts = guard.accepted(setting, state, items)
+    received = torch.cat([no_items(setting), *parts])
+    sources = torch.tensor(
+        [item.source for item, part in zip(items, parts, strict=True) for _ in part], dtype=torch.int64
+    )
     if state.pulled_at == step:
-        pulled = torch.cat([state.pulled, received])
+        pulled, sources = torch.cat([state.pulled, received]), torch.cat([state.sources, sources])
     else:
         pulled = retain(setting.config, state.pulled, received)
+        sources = retain(setting.config, state.sources, sources)
+    pulled, sources = guard.held(setting, pulled, sources)
     margin = 0.0 if setting.joins else _dynamic_margin(setting, state, step)
-    return replace(state, pulled=pulled, pulled_at=step, margin=margin)
+    return replace(state, pulled=pulled, sources=sources, pulled_at=step, margin=margin)
 
 
 def retain(config: Config, held: Tensor, received: Tensor) -> Tensor:
