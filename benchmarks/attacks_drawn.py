@@ -11,6 +11,7 @@ from tables_drawn import QUANTILES
 
 BEGIN, END = "<!-- attacks -->", "<!-- /attacks -->"
 """The place of the table in docs/security.md."""
+TICKS = (-80, -20, -5, -2, -1, 0, 1, 2, 5, 20)
 HARM = -1.0
 """Points; a loss beyond it counts."""
 HEAD = """# Hostile devices
@@ -44,7 +45,7 @@ class Effect:
     def __str__(self) -> str:
         if self.ends:
             return "ends" if self.ends == len(self.gains) else f"{self.ends} of {len(self.gains)} end"
-        return f"{self.mean:+.1f}" + (f" ± {self.reach:.1f}" if len(self.gains) > 1 else "")
+        return f"{self.mean:+.1f}".replace("-", "−") + (f" ± {self.reach:.1f}" if len(self.gains) > 1 else "")
 
 
 def effect(plan: Plan, case: Case, known: dict[str, dict[str, Any]]) -> Effect | None:
@@ -152,26 +153,31 @@ def _picture(plan: Plan, names: Sequence[str], title: str, known: dict[str, dict
                                   style.GREEN, style.ORANGE), strict=True))  # fmt: skip
     with style.settings():
         most = max(map(len, panels.values()))
-        figure = Figure(figsize=(3.2 * len(panels) + 0.6, 0.42 * most + 1.5), layout="constrained")
-        for axes, (label, rows) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
-            seen = [defence for defence in DEFENCES if any(defence in row for row in rows.values())]
+        figure = Figure(figsize=(3.2 * len(panels) + 0.6, 0.42 * most + 1.7), layout="constrained")
+        parts = figure.subplots(1, len(panels), squeeze=False, sharex=True)[0]
+        seen = [
+            defence for defence in DEFENCES if any(defence in row for rows in panels.values() for row in rows.values())
+        ]
+        for axes, (label, rows) in zip(parts, panels.items(), strict=True):
             axes.axvline(0.0, color=style.GREY, linewidth=1.0)
             for place, row in enumerate(rows.values()):
-                for shift, defence in enumerate(seen):
-                    if defence in row:
-                        found, height = row[defence], place + 0.16 * (shift - (len(seen) - 1) / 2)
-                        axes.errorbar(
-                            [found.mean], [height], xerr=[found.reach], color=colours[defence], capsize=2, markersize=5,
-                            marker="x" if found.ends else "o" if defence == "none" else "s", linestyle="none",
-                        )  # fmt: skip
-            for defence in seen:
-                marker = "o" if defence == "none" else "s"
-                said = "no defence" if defence == "none" else defence
-                axes.plot([], [], color=colours[defence], marker=marker, linestyle="none", label=said)
+                for shift, (defence, found) in enumerate(row.items()):
+                    axes.errorbar(
+                        [found.mean], [place + 0.18 * (shift - (len(row) - 1) / 2)], xerr=[found.reach], capsize=2,
+                        color=colours[defence], markersize=5, linestyle="none",
+                        marker="x" if found.ends else "o" if defence == "none" else "s",
+                    )  # fmt: skip
             axes.set_yticks(range(len(rows)), list(rows))
             axes.set_ylim(len(rows) - 0.5, -0.5)
-            axes.set(title=label, xlabel="points of accuracy against the clean run")
+            axes.set(title=label, xlabel="points against the clean run")
             # Small effects can be told apart, and large ones are still on the page.
             axes.set_xscale("symlog", linthresh=2.0)
-            axes.legend(loc="lower left")
+            low, high = axes.get_xlim()
+            axes.set_xticks([tick for tick in TICKS if low <= tick <= high])
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}".replace("-", "−"))
+            axes.minorticks_off()
+        for defence in seen:
+            marker, said = ("o", "no defence") if defence == "none" else ("s", defence)
+            parts[0].plot([], [], color=colours[defence], marker=marker, linestyle="none", label=said)
+        figure.legend(loc="outside lower center", ncols=len(seen))
         figure.savefig(plan.out / f"{title}.png", dpi=160)
