@@ -94,9 +94,8 @@ def absorb(setting: Setting, state: DeviceState, items: Sequence[Items], step: i
     """
     parts = guard.accepted(setting, state, items)
     received = torch.cat([no_items(setting), *parts])
-    sources = torch.tensor(
-        [item.source for item, part in zip(items, parts, strict=True) for _ in part], dtype=torch.int64
-    )
+    counts = torch.tensor([len(part) for part in parts])
+    sources = torch.tensor([item.source for item in items]).repeat_interleave(counts)
     if state.pulled_at == step:
         pulled, sources = torch.cat([state.pulled, received]), torch.cat([state.sources, sources])
     else:
