@@ -42,6 +42,13 @@ OTHER: dict[str, object] = {
     "exchange.cover_sharpness": 1.0,
     "exchange.cover_neighbours": 1,
     "exchange.num_reserve_clusters": 2,
+    "defence.range": 0.1,
+    "defence.clip": 0.5,
+    "defence.cap": 1,
+    "defence.share": 0.3,
+    "attack.devices": 1,
+    "attack.kind": "items-negative",
+    "attack.strength": 3.0,
     "regulariser.reduction": "sum",
     "regulariser.radius": "squared",
     "regulariser.radius_factor": 3.0,
@@ -106,6 +113,7 @@ SHAPES = (
     ("train.objective=dcl", "aggregation.server=adam"),
     ("train.objective=vicreg", "aggregation.adopt=fedema"),
     ("train.objective=byol", "partition.kind=common"),
+    ("attack.devices=1", "attack.kind=model-flipped"),
 )
 """Runs in which the remaining settings act."""
 

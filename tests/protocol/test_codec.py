@@ -45,6 +45,7 @@ BATCHES: list[list[Message]] = [
     [GlobalModel(-1, 0, 3, VECTORS[0], VECTORS[1], {})],
     [ModelSum(-1, -1, 3, VECTORS[0].double())],
     [ModelBlock(-1, -1, 3, VECTORS)],
+    [ModelBlock(-1, -1, 3, VECTORS, 5, VECTORS[:, :2].double())],
 ]
 
 

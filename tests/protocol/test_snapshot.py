@@ -136,6 +136,9 @@ WRONG = [
     ("devices.1.moments", list(_state("moments")), "device 1: its moments are none"),
     ("devices.1.pulled", torch.zeros(2, 1, 8, 8), "device 1: what it pulled is of type torch.float32"),
     ("devices.1.pulled", torch.zeros(2, 1, 9, 8, dtype=torch.uint8), "device 1: what it pulled has the shape"),
+    ("devices.1.sources", torch.tensor([0, 2, 2]), "device 1: it does not say who sent what it pulled"),
+    ("devices.1.sources", torch.tensor([0.0, 0.0, 2.0, 2.0]), "device 1: it does not say who sent what it pulled"),
+    ("devices.1.sources", torch.tensor([0, 0, 2, 3]), "device 1: what it pulled is not from its neighbours"),
     (
         "devices.1.reserves",
         {0: replace(_state("reserves")[0], points=torch.zeros(2, 1, 4, 4, dtype=torch.uint8))},

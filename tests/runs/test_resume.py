@@ -32,6 +32,14 @@ CONFIGS = {
     "novel": ("exchange.method=novel", "exchange.buffer=limit", "exchange.buffer_size=9"),
     "cover": ("exchange.method=cover", "exchange.buffer=keep"),
     "adaptive": ("exchange.method=cover", "exchange.mode=implicit", "exchange.budget=adaptive"),
+    "attack": (
+        "attack.devices=1",
+        "attack.kind=items-centroids",
+        "exchange.buffer=keep",
+        "defence.cap=3",
+        "defence.share=0.6",
+        "aggregation.clip=1",
+    ),
     "bulk": ("exchange.method=bulk", "train.optimiser=sgd"),
     "push": ("exchange.mode=implicit", "exchange.push=aggregation", "exchange.importance_model=both_local"),
     "dial": (

@@ -4,9 +4,18 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationError,
+    model_validator,
+)
 
 from cfcl.config import complaints
 from cfcl.errors import CfclError
@@ -33,6 +42,16 @@ def _check_tiny(number: float) -> float:
     return number
 
 
+def _check_chosen(value: object) -> int | tuple[int, ...]:
+    found = tuple(value) if isinstance(value, list | tuple) else value
+    numbers = found if isinstance(found, tuple) else (found,)
+    if not all(type(number) is int and 0 <= number <= MOST for number in numbers) or len(set(numbers)) < len(numbers):
+        raise ValueError(
+            f"{complaints.shown(value)} is neither a number of devices nor a list of different ones: give 1, or [3, 5]"
+        )
+    return cast(int | tuple[int, ...], found)
+
+
 LONGEST_PATH = 4096
 MOST = 10**9
 LARGEST = 1e12
@@ -46,6 +65,21 @@ NonNegative = Annotated[float, Field(ge=0, le=LARGEST)]
 Positive = Annotated[float, Field(gt=0, le=LARGEST), AfterValidator(_check_tiny)]
 Finite = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Widths = Annotated[tuple[Annotated[int, Field(ge=1, le=10**4)], ...], Strict(False), Field(max_length=20)]
+Chosen = Annotated[int | tuple[int, ...], BeforeValidator(_check_chosen)]
+AttackKind = Literal[
+    "items-noise",
+    "items-negative",
+    "items-constant",
+    "items-far",
+    "items-centroids",
+    "reserve-noise",
+    "reserve-radii",
+    "request-all",
+    "model-flipped",
+    "model-scaled",
+    "model-noise",
+    "model-weight",
+]
 Place = Annotated[Path, Strict(False), AfterValidator(_check_place)]
 
 
@@ -291,6 +325,9 @@ class AggregationConfig(Section):
     without the largest and the smallest values."""
     trim: Annotated[float, Field(ge=0, lt=0.5)] = 0.1
     """Share of the models, rounded down, whose values `trimmed` leaves out at each end."""
+    clip: Positive | None = None
+    """Largest distance of a model from the global one, in median distances of those that arrive with it; one that is
+    further away is moved towards the global model before any rule; not set: no limit."""
     moments: Literal["keep", "reset"] = "keep"
     """Adam's moments when a device adopts the global model."""
     buffers: Literal["average", "local"] = "average"
@@ -449,6 +486,37 @@ class RegulariserConfig(Section):
     """rho of Eq. (25)."""
 
 
+class DefenceConfig(Section):
+    """What a device refuses of what its neighbours send it."""
+
+    range: NonNegative | None = None
+    """Refuse items whose brightness, contrast or roughness (mean, deviation and mean step between neighbours of what is
+    sent) lies outside the range of the device's own, widened at both ends by this share of it; not set: none."""
+    clip: Positive | None = None
+    """Longest embedding, or activations, in median lengths of the device's own; longer ones are shortened to it (modes
+    `implicit` and `activations`); not set: no limit."""
+    cap: PositiveCount | None = None
+    """Most items of one neighbour that a device holds, the newest; not set: no limit."""
+    share: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Largest share of one neighbour in the pulled items that a device holds; with too few neighbours for it, all have
+    equal parts. Not set: no limit."""
+
+
+class AttackConfig(Section):
+    """Hostile devices, for measuring what they can do; in simulation only."""
+
+    devices: Chosen = 0
+    """How many devices are hostile, drawn by the seed, or a list of them, such as [3]; 0: none."""
+    kind: AttackKind = "items-noise"
+    """What they send in place of what they should. Items of noise (`items-noise`), negatives of their images, flat grey
+    images, items `strength` times as long, or the receiver's own reserve back (`items-centroids`); a reserve of noise,
+    or one that claims to stand for almost nothing (`reserve-radii`); a request for more than the budget; a model with
+    the update turned round, enlarged, in a random direction, or one that claims a large weight."""
+    strength: Positive | None = None
+    """How many times as long, large or much; not set: 1,000,000 for `items-far`, `reserve-radii` and `model-weight`,
+    1,000 for `request-all`, 10 for the other kinds of models."""
+
+
 class CostConfig(Section):
     """What communication costs."""
 
@@ -568,6 +636,8 @@ class Config(Section):
     aggregation: AggregationConfig = AggregationConfig()
     exchange: ExchangeConfig = ExchangeConfig()
     regulariser: RegulariserConfig = RegulariserConfig()
+    defence: DefenceConfig = DefenceConfig()
+    attack: AttackConfig = AttackConfig()
     cost: CostConfig = CostConfig()
     faults: FaultsConfig = FaultsConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
@@ -606,6 +676,29 @@ class Config(Section):
             raise ValueError(
                 f"exchange.start={self.exchange.start} is not before train.steps={self.train.steps}, so no exchange "
                 "could happen: lower exchange.start, or set exchange.method='fedavg'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_attack(self) -> Self:
+        attack, number = self.attack, self.partition.num_devices
+        wrong = [i for i in attack.devices if i >= number] if isinstance(attack.devices, tuple) else []
+        if wrong:
+            raise ValueError(
+                f"attack.devices names device {wrong[0]}, but there are {number}, numbered from 0: name one of them"
+            )
+        if isinstance(attack.devices, int) and attack.devices > number:
+            raise ValueError(
+                f"attack.devices={attack.devices} exceeds partition.num_devices={number}: lower it, or add devices"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_relay(self) -> Self:
+        if self.exchange.candidates == "relay" and (self.attack.devices or self.defence != DefenceConfig()):
+            raise ValueError(
+                "exchange.candidates='relay' passes items on without saying whose they are, so nobody could tell whom "
+                "to refuse: choose exchange.candidates='per_pull', or leave out [attack] and [defence]"
             )
         return self
 

@@ -29,6 +29,14 @@ def _implicit(run: Config) -> bool:
     return run.exchange.mode == "implicit"
 
 
+def _attacked(run: Config) -> bool:
+    return bool(run.attack.devices)
+
+
+def _poisons_models(run: Config) -> bool:
+    return run.attack.kind.startswith("model")
+
+
 def _by(*methods: str) -> Test:
     return lambda run: run.exchange.method in methods
 
@@ -106,6 +114,15 @@ USES = (
         "exchange.score exchange.overlap_* exchange.num_reserve_clusters",
         "with methods cfcl and bulk, in mode implicit",
         _all(_SCORING, _implicit),
+    ),
+    Use("defence.*", "with a method that exchanges", _exchanges),
+    Use("defence.clip", "in modes implicit and activations", _renewed),
+    Use("attack.kind attack.strength", "with attack.devices other than 0", _attacked),
+    Use("attack.*", "with a method that exchanges, or a kind that poisons models", _any(_exchanges, _poisons_models)),
+    Use(
+        "attack.strength",
+        "with kinds items-far, reserve-radii, request-all and those that poison models",
+        _any(_poisons_models, _is("attack.kind", "items-far", "reserve-radii", "request-all")),
     ),
     Use("exchange.novelty", "with method novel", _by("novel")),
     Use("exchange.cover_*", "with method cover", _by("cover")),

@@ -12,6 +12,7 @@ from cfcl.config import Config
 from cfcl.core import importance, losses, shares
 from cfcl.core.clustering import Clusters
 from cfcl.data.augment import augment
+from cfcl.device import guard
 from cfcl.device.state import DeviceState, Setting, no_items
 from cfcl.device.transmitter import as_sent, cluster, layer_pairs, pixels
 from cfcl.exchange import checks
@@ -110,15 +111,20 @@ def absorb(setting: Setting, state: DeviceState, items: Sequence[Items], step: i
 
     Items of one exchange may come in several portions: only the first makes room.
     """
-    received = torch.cat([no_items(setting), *(item.content for item in items)])
+    parts = guard.accepted(setting, state, items)
+    received = torch.cat([no_items(setting), *parts])
+    counts = torch.tensor([len(part) for part in parts])
+    sources = torch.tensor([item.source for item in items]).repeat_interleave(counts)
     if state.pulled_at == step:
-        pulled = torch.cat([state.pulled, received])
+        pulled, sources = torch.cat([state.pulled, received]), torch.cat([state.sources, sources])
     else:
         pulled = retain(setting.config, state.pulled, received)
+        sources = retain(setting.config, state.sources, sources)
+    pulled, sources = guard.held(setting, pulled, sources)
     margin = 0.0 if setting.joins else _dynamic_margin(setting, state, step)
     heard = {**state.heard, **{item.source: step for item in items}}
     news = {**state.news, **{item.source: item.new for item in items if item.new is not None}}
-    return replace(state, pulled=pulled, pulled_at=step, margin=margin, heard=heard, news=news)
+    return replace(state, pulled=pulled, sources=sources, pulled_at=step, margin=margin, heard=heard, news=news)
 
 
 def retain(config: Config, held: Tensor, received: Tensor) -> Tensor:

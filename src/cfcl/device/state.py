@@ -114,6 +114,8 @@ class DeviceState:
     """The last global model."""
     pulled: Tensor
     """What came from neighbours: datapoints, embeddings, or activations of two views."""
+    sources: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    """The neighbour that sent each of them."""
     pulled_at: int = 0
     own_reserve: Mapping[int, Tensor] = field(default_factory=dict)
     """Positions of the points that stand for its data, by the size of the reserve; chosen once."""

@@ -181,6 +181,13 @@ def _two_views(setting: Setting, state: DeviceState, points: Tensor, step: int) 
     return layer_pairs(setting, state.anchor, *views.chunk(2))
 
 
+def as_payload(setting: Setting, state: DeviceState, points: Tensor, step: int) -> Tensor:
+    """What a device would send of these points."""
+    if setting.layer is not None:
+        return _two_views(setting, state, points, step)
+    return points if setting.explicit else _embed(setting, state, points)
+
+
 def layer_pairs(setting: Setting, model: Weights, first: Tensor, second: Tensor) -> Tensor:
     """[images, 2, ...]: what the layer whose activations travel makes of two views of some images."""
     assert setting.layer is not None

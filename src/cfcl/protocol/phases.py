@@ -160,7 +160,8 @@ class Regroup(Phase):
     def send(self, parties: Parties, step: int) -> Sent:
         if parties.server is None:
             return Sent()
-        message = ModelBlock(SERVER, SERVER, step, server.stack(parties.server))
+        measures = server.measure(parties.rules.setting.config, parties.server)
+        message = ModelBlock(SERVER, SERVER, step, server.stack(parties.server), 0, measures)
         parties.server = replace(parties.server, models=())
         return Sent([message])
 
@@ -168,14 +169,23 @@ class Regroup(Phase):
         return {} if parties.server is None else {SERVER: (SERVER,)}
 
     def fault(self, parties: Parties, message: Message) -> str | None:
-        entries = cast(ModelBlock, message).entries
-        most = len(server.participants(parties.rules.setting.config, message.step))
-        return unlike("the block", entries, torch.zeros(0, entries.shape[-1]), rows=most)
+        block, config = cast(ModelBlock, message), parties.rules.setting.config
+        most = len(server.participants(config, message.step))
+        if (block.measures is None) != (config.aggregation.clip is None):
+            return "weights and distances come with models that are clipped, and with no others"
+        if block.measures is not None:
+            like = torch.zeros(len(block.entries), 2, dtype=torch.float64)
+            if (found := unlike("weights and distances", block.measures, like)) is not None:
+                return found
+        return unlike("the block", block.entries, torch.zeros(0, block.entries.shape[-1]), rows=most)
 
     def use(self, parties: Parties, party: int, messages: list[Message], step: int) -> None:
         assert parties.server is not None
+        config = parties.rules.setting.config
         for message in messages:
-            total = server.combine(parties.rules.setting.config, cast(ModelBlock, message).entries)
+            block = cast(ModelBlock, message)
+            weights = None if block.measures is None else block.measures[:, 0]
+            total = server.combine(config, server.clipped(config, parties.server, block), weights)
             parties.server = replace(parties.server, total=total)
 
 

@@ -124,6 +124,11 @@ def _item_faults(rules: Rules, device: int, num_points: int, state: Tree) -> Ite
     setting, parties = rules.setting, Parties(rules, {})
     if (wrong := unlike("what it pulled", state["pulled"], no_items(setting), rows=MOST)) is not None:
         yield wrong
+    sources = state["sources"]
+    if not _is_row(sources) or len(sources) != len(state["pulled"]):
+        yield "it does not say who sent what it pulled"
+    if not set(sources.tolist()) <= set(rules.graph.neighbours(device)):
+        yield "what it pulled is not from its neighbours"
     for source, reserve in state["reserves"].items():
         head = type(reserve), reserve.source, reserve.target
         if head != (_PUSH.kind(parties), source, device) or source not in rules.graph.neighbours(device):

@@ -85,11 +85,12 @@ class Played:
         return found
 
 
-def _plainly(phase: Phase, parties: Parties, step: int) -> Sent:
+def plainly(phase: Phase, parties: Parties, step: int) -> Sent:
+    """What a phase has its parties send."""
     return phase.send(parties, step)
 
 
-def play(phase: Phase, hosts: Sequence[Parties], link: Link, step: int, send: Send = _plainly) -> Played:
+def play(phase: Phase, hosts: Sequence[Parties], link: Link, step: int, send: Send = plainly) -> Played:
     """One phase for all hosts of this process: everything is sent, carried, and taken in."""
     sent = [send(phase, host, step) for host in hosts]
     if not phase.travels:

@@ -30,7 +30,7 @@ from cfcl.protocol.refusals import MISSING, Refused
 from cfcl.protocol.snapshot import Tree
 from cfcl.protocol.steps import Played, Round, play, rounds
 from cfcl.records import Record, Timings
-from cfcl.sim import evaluation, world
+from cfcl.sim import attacks, evaluation, world
 from cfcl.sim.diagnostics import Note, Observer, by_target
 from cfcl.sim.group import ALONE, Group
 from cfcl.sim.group_link import GroupLink
@@ -97,6 +97,7 @@ class Simulation:
         self.clocks = Clocks()
         self._observer = Observer(setting, data.train_labels, self.world.parts)
         self._stopwatch = Stopwatch()
+        self._attack = attacks.build(setting)
         self._watch = watch
         self._trace = trace
         self._tolerant = around is not None or config.faults.active
@@ -219,9 +220,11 @@ class Simulation:
     def _play(self, item: Round, link: Link) -> Played:
         """All phases of a round; the last of them."""
         for phase in item.phases:
-            played = play(phase, self.run.hosts, link, self.run.step, self._stopwatch.send)
-            if played.refusals and not self._tolerant:
-                raise Refused(f"{played.refusals[0]}; no faults are configured, so the run ends here")
+            send = self._attack.around(self._stopwatch.send)
+            played = play(phase, self.run.hosts, link, self.run.step, send)
+            unexplained = [item for item in played.refusals if not self._attack.explains(item)]
+            if unexplained and not self._tolerant:
+                raise Refused(f"{unexplained[0]}; no faults are configured, so the run ends here")
             self.run.refused += len(played.refusals)
             self.run.faults["refused"] += sum(refusal.reason != MISSING for refusal in played.refusals)
         if item.charged(self.config.cost):
