@@ -44,6 +44,9 @@ READINGS = [
     ("exchange.mode=activations", "exchange.layer=features", "evaluation.features=true"),
     (*CONV, "train.objective=infonce", "exchange.layer=block1", "exchange.precision=uint8"),
     (*CONV, "train.objective=byol", "exchange.method=cover", "exchange.layer=block3"),
+    (*CONV, "exchange.layer=block2", "exchange.precision=uint8", "privacy.clip=2.0", "privacy.noise=0.3"),
+    ("exchange.mode=implicit", "exchange.candidates=relay", "privacy.clip=1.0", "privacy.noise=0.2"),
+    ("privacy.never_devices=[1]", "exchange.method=cover"),
 ]
 
 
@@ -94,6 +97,8 @@ CROWDS: list[tuple[int, tuple[str, ...]]] = [
     (3, ("aggregation.rule=median", "train.steps=8")),
     (2, ("train.objective=infonce", "exchange.mode=implicit", "aggregation.server=adam", "aggregation.ema=0.5")),
     (2, ("train.objective=byol", "aggregation.adopt=fedema", "train.schedule=cosine")),
+    (2, ("exchange.mode=implicit", "privacy.clip=0.8", "privacy.noise=0.3")),
+    (2, ("privacy.never_devices=[1]",)),
 ]
 
 
@@ -112,6 +117,8 @@ ISOLATED: list[tuple[str, ...]] = [
     ("aggregation.rule=median", "train.steps=8"),
     ("aggregation.rule=trimmed", "aggregation.trim=0.3", "aggregation.num_devices=3", "train.steps=8"),
     ("train.objective=byol", "exchange.mode=implicit", "aggregation.server=momentum", "aggregation.adopt=fedema"),
+    ("exchange.mode=implicit", "privacy.clip=0.8", "privacy.noise=0.3"),
+    ("privacy.never_devices=[1]",),
 ]
 
 

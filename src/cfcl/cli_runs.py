@@ -100,7 +100,7 @@ def make_report(
 
 def follow(simulate: Callable[..., "Result"], wanted: Config, *, as_json: bool) -> None:
     """Do a run and show it: as a bar and a table, or as JSON lines."""
-    from cfcl.runs import progress
+    from cfcl.runs import folders, privacy, progress
 
     if as_json:
         result = simulate(watch=lambda record: print(record.to_line(), flush=True), note=note)
@@ -115,4 +115,7 @@ def follow(simulate: Callable[..., "Result"], wanted: Config, *, as_json: bool) 
     console.print(progress.run_table(result.evaluations, split))
     if few := progress.few_table(result.evaluations, split):
         console.print(few)
+    if wanted.privacy.noise > 0:
+        for sentence in privacy.sentences(folders.load(result.folder)):
+            console.print(sentence, highlight=False)
     console.print(f"Run folder: {result.folder}", soft_wrap=True, highlight=False)

@@ -62,6 +62,9 @@ _TRIPLET = _is("train.objective", "triplet")
 # All rules about a setting must hold for it to act; the first that does not is the one that is told.
 USES = (
     Use("exchange.* cost.d2d_mbps cost.rates_file evaluation.num_traced", "with a method that exchanges", _exchanges),
+    Use("privacy.never_devices privacy.clip privacy.noise", "with a method that exchanges", _exchanges),
+    Use("privacy.never_devices", "in mode explicit", _is("exchange.mode", "explicit")),
+    Use("privacy.delta", "with privacy.noise above 0", lambda run: run.privacy.noise > 0),
     Use("regulariser.*", "with a method that exchanges, in mode implicit", _all(_exchanges, _implicit)),
     Use(
         "train.composition train.remote_fraction",

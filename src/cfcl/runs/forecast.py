@@ -46,9 +46,7 @@ class Forecast:
         setting = self.world.setting
         if setting.policy.choose is None or setting.policy.offer is None:
             return 0
-        when = setting.schedule
-        able = {0, *when.exchange_steps, *range(0, when.num_steps, when.aggregation_period)}
-        return sum(when.pushes(t) for t in able)
+        return len(setting.schedule.push_steps)
 
     @property
     def num_exchanges(self) -> int:
@@ -104,7 +102,7 @@ class Forecast:
         setting = self.world.setting
         if setting.policy.choose is None:
             return ()
-        return (0,) if setting.schedule.once else setting.schedule.exchange_steps
+        return setting.schedule.pull_steps
 
     @cached_property
     def _alike(self) -> list[tuple[int, int]]:

@@ -22,6 +22,7 @@ from cfcl.exchange import links, policies
 from cfcl.exchange.cost import Ledger
 from cfcl.models import Encoder, usable_device
 from cfcl.objectives import Loss
+from cfcl.protocol import releases
 from cfcl.protocol.parties import Rules
 from cfcl.records import Setup, Update
 from cfcl.sim import sizes
@@ -91,7 +92,14 @@ class World:
             positions=self.graph.positions,
             num_judged=self._num_judged,
             split="validation" if self.config.data.validation > 0 else None,
+            **self._releases(),
         )
+
+    def _releases(self) -> dict[str, int]:
+        if self.config.privacy.noise == 0 or self.setting.policy.choose is None:
+            return {}
+        found = releases.most(self.rules)
+        return {"most_pulled": found.pulled, "most_pushed": found.pushed}
 
     @property
     def _num_judged(self) -> int | None:
@@ -122,6 +130,8 @@ def build(
     """
     where = usable_device(torch_device)
     policy = policies.find(config.exchange.method)
+    if policy.choose is not None and config.exchange.mode == "explicit":
+        _check_privacy(config)
     if dataset is None:
         fit.check(config)
     dataset = data_of(config, dataset)
@@ -151,6 +161,21 @@ def build(
         lacks=_lacks(config, dataset, parts) if "labels" in policy.needs else None,
     )
     return World(Rules(setting, graph), dataset, parts)
+
+
+def _check_privacy(config: Config) -> None:
+    """Refuse to send datapoints where the settings ask for another thing."""
+    privacy, remedy = config.privacy, "set exchange.mode='implicit' or 'activations'"
+    if privacy.raw == "never":
+        raise CfclError(
+            "privacy.raw='never' forbids that datapoints leave a device, which exchange.mode='explicit' is: "
+            f"{remedy}, or privacy.raw='allowed'"
+        )
+    if privacy.clip is not None:
+        raise CfclError(
+            f"privacy.clip={privacy.clip:g} and noise={privacy.noise:g} blur embeddings and activations, but "
+            f"exchange.mode='explicit' sends datapoints as they are: {remedy}, or privacy.clip=none"
+        )
 
 
 def _check_layer(config: Config, encoder: Encoder, policy: policies.Policy) -> None:
