@@ -159,13 +159,14 @@ def made(matched: float, recognised: float, low: float) -> Audit:
 @pytest.mark.parametrize(
     ("matched", "recognised", "word"),
     [
-        (0.5, 0.2, "the image can be seen. 50 % of"),
-        (0.49, 0.45, "its kind can be told. 49 % of"),
-        (0.49, 0.44, "little can be seen. 49 % of"),
+        (0.5, 0.2, "the image can be seen. At best 50 % of"),
+        (0.49, 0.45, "its kind can be told. At best 49 % of"),
+        (0.49, 0.44, "little can be seen. At best 49 % of"),
     ],
 )
 def test_verdicts_by_hand(matched: float, recognised: float, word: str) -> None:
-    first, eight, member = made(matched, recognised, -0.01).verdicts()
+    sent, first, eight, member = made(matched, recognised, -0.01).verdicts()
+    assert sent.startswith("This run sent block1.")
     assert first.startswith(f"block1: {word}")
     assert "change the share that is matched by 2.0 points at most" in eight
     assert member.startswith("Membership: we found no evidence that the encoder gives away")

@@ -11,9 +11,9 @@ from cfcl import rng
 from cfcl.audit import nets
 from cfcl.audit.findings import Reading
 from cfcl.audit.nets import Inverter, Watch
+from cfcl.audit.subjects import altered
 from cfcl.config import AugmentConfig
 from cfcl.core import blur, likeness, precision
-from cfcl.data.augment import augment
 from cfcl.models import as_input
 from cfcl.use import TrainedEncoder
 
@@ -35,7 +35,7 @@ class Public:
     def of(cls, name: str, images: Tensor, config: AugmentConfig) -> "Public":
         """Images of a set, with copies altered as the devices do it."""
         plain = as_input(images, torch.device("cpu"))
-        copies = [augment(plain, config, rng.stream(0, "audit-copies", copy)) for copy in range(COPIES)]
+        copies = [altered(plain, config, "audit-copies", copy) for copy in range(COPIES)]
         return cls(name, plain, torch.cat([plain, *copies]))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -125,7 +126,7 @@ class _Plan:
         travelled = travels(self.config)
         return travelled if travelled in self.layers else self.layers[-1]
 
-    @property
+    @cached_property
     def clip(self) -> float:
         """Length to which vectors are cut before noise."""
         own = self.config.privacy.clip

@@ -88,10 +88,10 @@ class Audit:
         return next(reading for reading in self.readings if reading.attack == "none")
 
     def verdicts(self) -> list[str]:
-        """One sentence on each layer, one on 8 bits, and one on membership."""
+        """What this run sent, one sentence on each layer, one on 8 bits, and one on membership."""
         forms = dict.fromkeys((item.layer, item.form) for item in self.readings if item.attack == "inverter")
         told = [self._verdict(*pair) for pair in forms if pair[1] != "uint8"]
-        return [*told, self._eight_bits(), _membership(self.membership)]
+        return [_sent(self.layer), *told, self._eight_bits(), _membership(self.membership)]
 
     def _verdict(self, layer: str, form: str) -> str:
         """What the best of the attacks gets, whatever the attacker has."""
@@ -105,7 +105,7 @@ class Audit:
         )
         where = layer if form == "float32" else f"{layer} with {form}"
         return (
-            f"{where}: {word}. {_percent(matched)} of the images made are nearest to their own original among "
+            f"{where}: {word}. At best {_percent(matched)} of the images made are nearest to their own original among "
             f"{self.num_private:,}; the error is {_percent(error)} of the mean image's{told}."
         )
 
@@ -118,6 +118,14 @@ class Audit:
         return (
             f"8 bits per value in place of floats change the share that is matched by {100 * most:.1f} points at most."
         )
+
+
+def _sent(layer: str) -> str:
+    if layer == "image":
+        return "This run sent images as they are. The layers are what it could have sent in their place."
+    if layer == "nothing":
+        return "This run sent nothing of an image to neighbours. The layers are what it could have sent."
+    return f"This run sent {layer}. The other layers are what it could have sent in its place."
 
 
 def _membership(found: Membership) -> str:

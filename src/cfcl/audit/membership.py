@@ -6,11 +6,10 @@ from torch.nn import functional
 
 from cfcl import rng
 from cfcl.audit.findings import Membership
-from cfcl.audit.subjects import Subjects
+from cfcl.audit.subjects import Subjects, altered
 from cfcl.config import AugmentConfig
 from cfcl.core import likeness
 from cfcl.core.resampling import CONFIDENCE
-from cfcl.data.augment import augment
 from cfcl.models import Encoder, Weights, as_input
 from cfcl.records import Interval
 from cfcl.use import TrainedEncoder
@@ -52,7 +51,7 @@ def _embed(encoder: Encoder, images: Tensor) -> Tensor:
 
 def _views(images: Tensor, config: AugmentConfig, group: int) -> list[Tensor]:
     plain = as_input(images, torch.device("cpu"))
-    return [augment(plain, config, rng.stream(0, "audit-views", group, view)) for view in range(VIEWS)]
+    return [altered(plain, config, "audit-views", group, view) for view in range(VIEWS)]
 
 
 def _nearness(embeddings: Tensor) -> Tensor:
