@@ -25,6 +25,8 @@ from cfcl.use import TrainedEncoder, load_encoder
 
 SHOWN = 12
 """Private images on the sheet."""
+ATTACKS = ("none", "inverter", "nearest", "mean")
+"""The order of rows on it."""
 
 Watch = Callable[[str, int, int], None]
 """Hears what is being done, and how much of how much is."""
@@ -138,31 +140,40 @@ class _Plan:
 
     def play(self, judge: Judge, counter: _Counter) -> tuple[list[Reading], list[tuple[str, Tensor]]]:
         """All readings, and what some images were turned into."""
-        size = cost.item_size(
-            self.config.exchange.model_copy(update={"mode": "explicit"}), self.trained.image_shape, {}
-        )
-        mean = self.publics[0].images.mean(dim=0, keepdim=True).expand_as(judge.images)
-        readings = [judge.read(judge.images, layer="image", form="uint8", public="–", attack="none", size=size)]
-        rows, nearest = [("original", judge.images[:SHOWN])], list[tuple[str, Tensor]]()
-        for public in self.publics:
-            for name in self.layers:
-                counter.what = f"{name}, {public.name}"
-                for reading, made in self._layer(name).attacked(public, judge, watch=counter):
-                    readings.append(reading)
-                    title = name if public is self.publics[0] else f"{name} ({public.name})"
-                    if (reading.attack, reading.form) == ("inverter", "float32"):
-                        rows.append((title, made[:SHOWN]))
-                    elif reading.attack == "nearest" and name == self.layers[-1]:
-                        nearest.append((f"nearest of {public.name}", made[:SHOWN]))
-        for noise in self.noises:
-            counter.what = f"{self.noisy}, noise {noise:g}"
-            layer = self._layer(self.noisy)
-            for reading, made in layer.attacked(self.publics[0], judge, noise, self.clip, watch=counter):
-                readings.append(reading)
-                if reading.attack == "inverter":
-                    rows.append((f"{self.noisy}, noise {noise:g}", made[:SHOWN]))
-        readings.append(judge.read(mean, layer="nothing", form="–", public=OWN, attack="mean", size=0))
-        return readings, [*rows, *nearest, ("mean image", mean[:SHOWN])]
+        explicit = self.config.exchange.model_copy(update={"mode": "explicit"})
+        size = cost.item_size(explicit, self.trained.image_shape, {})
+        own = self.publics[0]
+        mean = own.images.mean(dim=0, keepdim=True).expand_as(judge.images)
+        whole = judge.read(judge.images, layer="image", form="uint8", public="–", attack="none", size=size)
+        nothing = judge.read(mean, layer="nothing", form="–", public=OWN, attack="mean", size=0)
+        found = [
+            (whole, judge.images),
+            *(pair for one in self.publics for name in self.layers for pair in self._attack(name, one, judge, counter)),
+            *(pair for noise in self.noises for pair in self._attack(self.noisy, own, judge, counter, noise)),
+            (nothing, mean),
+        ]
+        ordered = sorted(found, key=lambda pair: ATTACKS.index(pair[0].attack))
+        titles = [self._title(reading) for reading, _ in ordered]
+        rows = [(title, made[:SHOWN]) for title, (_, made) in zip(titles, ordered, strict=True) if title]
+        return [reading for reading, _ in found], rows
+
+    def _attack(
+        self, name: str, public: Public, judge: Judge, counter: _Counter, noise: float = 0.0
+    ) -> list[tuple[Reading, Tensor]]:
+        counter.what = f"{name}, {public.name}" + (f", noise {noise:g}" if noise else "")
+        clip = self.clip if noise else 1.0
+        return list(self._layer(name).attacked(public, judge, noise, clip, watch=counter))
+
+    def _title(self, reading: Reading) -> str:
+        """What a row of the sheet is called; nothing for what is not shown."""
+        if reading.attack in ("none", "mean"):
+            return "original" if reading.attack == "none" else "mean image"
+        if reading.attack == "nearest":
+            last = (reading.layer, reading.form) == (self.layers[-1], "float32")
+            return f"nearest of {reading.public}" if last else ""
+        other = "" if reading.public == OWN else f" ({reading.public})"
+        noise = "" if reading.form == "float32" else f", {reading.form}"
+        return "" if reading.form == "uint8" else f"{reading.layer}{noise}{other}"
 
     def _layer(self, name: str) -> Layer:
         mode = "implicit" if name == "embedding" else "activations"
