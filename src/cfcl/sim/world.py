@@ -168,7 +168,7 @@ def _check_privacy(config: Config) -> None:
     privacy, remedy = config.privacy, "set exchange.mode='implicit' or 'activations'"
     if privacy.raw == "never":
         raise CfclError(
-            "privacy.raw='never' forbids that datapoints leave a device, which exchange.mode='explicit' is: "
+            "privacy.raw='never' forbids datapoints to leave a device, but exchange.mode='explicit' sends them: "
             f"{remedy}, or privacy.raw='allowed'"
         )
     if privacy.clip is not None:
