@@ -94,12 +94,12 @@ class Layer:
     ) -> Iterator[tuple[Reading, Tensor]]:
         """Readings of all attacks by somebody with these public images, each with what was made."""
         form = "float32" if noise == 0.0 else f"noise {noise:g}"
-        blurred = [
+        sent, like = (
             _blurred(self.values(images), noise, clip, place)
-            for place, images in enumerate((judge.images, public.more, public.images))
-        ]
-        scale = _Scale.of(blurred[1])
-        private, learned, plain = map(scale.standard, blurred)
+            for place, images in enumerate((judge.images, public.more))
+        )
+        scale = _Scale.of(like)
+        private, learned = scale.standard(sent), scale.standard(like)
         invert = nets.fit(
             lambda: Inverter(tuple(learned.shape[1:]), tuple(public.images.shape[1:])),
             learned,
@@ -117,8 +117,10 @@ class Layer:
 
         yield read(nets.apply(invert, private), "inverter")
         if noise == 0.0:
-            codes = precision.from_codes(*precision.to_codes(blurred[0]))
+            codes = precision.from_codes(*precision.to_codes(sent))
             yield read(nets.apply(invert, scale.standard(codes)), "inverter", "uint8")
+        known = self.values(public.images)  # to which nobody adds noise
+        plain = scale.standard(blur.clipped(known, clip) if noise else known)
         yield read(public.images[likeness.nearest(private.flatten(1), plain.flatten(1))], "nearest")
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 
 from cfcl.records import Interval
 
-SEEN, TOLD = 0.5, 0.5
+SEEN, TOLD = 0.5, 0.25
 """Shares from which on an image counts as seen, and its class as told (of what is told from the originals)."""
 OWN = "test half"
 """The public images that are half of the test split."""
