@@ -56,6 +56,9 @@ READINGS = [
     FAULTS,
     (*RESTING, "exchange.candidates=relay", "exchange.buffer=keep", "evaluation.log_every=1"),
     (*FAULTS, *CONV, "exchange.layer=block1", "exchange.push=aggregation", "faults.damage=0.2"),
+    (*CONV, "exchange.layer=block2", "exchange.precision=uint8", "privacy.clip=2.0", "privacy.noise=0.3"),
+    ("exchange.mode=implicit", "exchange.candidates=relay", "privacy.clip=1.0", "privacy.noise=0.2"),
+    ("privacy.never_devices=[1]", "exchange.method=cover"),
 ]
 
 
@@ -111,6 +114,8 @@ CROWDS: list[tuple[int, tuple[str, ...]]] = [
     (3, (*ADAPTIVE, "exchange.buffer=keep")),
     (2, (*RESTING, "exchange.method=cover", "exchange.buffer=keep", "evaluation.log_every=1")),
     (3, (*FAULTS, "exchange.mode=implicit", "aggregation.rule=median")),
+    (2, ("exchange.mode=implicit", "privacy.clip=0.8", "privacy.noise=0.3")),
+    (2, ("privacy.never_devices=[1]",)),
 ]
 
 
@@ -135,6 +140,8 @@ ISOLATED: list[tuple[str, ...]] = [
     ("train.objective=byol", "exchange.mode=implicit", "aggregation.server=momentum", "aggregation.adopt=fedema"),
     (*RESTING, "exchange.buffer=keep"),
     (*FAULTS, "exchange.mode=implicit", "faults.damage=0.2"),
+    ("exchange.mode=implicit", "privacy.clip=0.8", "privacy.noise=0.3"),
+    ("privacy.never_devices=[1]",),
 ]
 
 

@@ -10,7 +10,18 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from cfcl import __version__, cli_data, cli_export, cli_overlap, cli_runs, cli_search, cli_study, cli_use, config
+from cfcl import (
+    __version__,
+    cli_audit,
+    cli_data,
+    cli_export,
+    cli_overlap,
+    cli_runs,
+    cli_search,
+    cli_study,
+    cli_use,
+    config,
+)
 from cfcl.cli_data import DataDir, Overrides, load_config, overrides_with
 from cfcl.cli_runs import RUNS, AsJson, Centralised, Device, Engine, Trace, Workers
 from cfcl.cli_study import parse_seeds
@@ -203,6 +214,7 @@ app.command("map", rich_help_panel=USE)(cli_search.draw_map)
 app.command(rich_help_panel=USE)(cli_use.classify)
 app.command(rich_help_panel=USE)(cli_export.export)
 app.command(rich_help_panel=USE)(cli_export.card)
+app.command(rich_help_panel=USE)(cli_audit.audit)
 app.command(rich_help_panel=STUDY)(cli_study.reproduce)
 app.command(rich_help_panel=STUDY)(cli_study.redraw)
 

@@ -109,7 +109,7 @@ def make_report(
 
 def follow(simulate: Callable[..., "Result"], wanted: Config, *, as_json: bool) -> None:
     """Do a run and show it: as a bar and a table, or as JSON lines."""
-    from cfcl.runs import faults, progress
+    from cfcl.runs import faults, folders, privacy, progress
 
     if as_json:
         result = simulate(watch=lambda record: print(record.to_line(), flush=True), note=note)
@@ -126,6 +126,9 @@ def follow(simulate: Callable[..., "Result"], wanted: Config, *, as_json: bool) 
         console.print(few)
     if told := faults.told(result.records):
         console.print(told, soft_wrap=True, highlight=False)
+    if wanted.privacy.noise > 0:
+        for sentence in privacy.sentences(folders.load(result.folder)):
+            console.print(sentence, highlight=False)
     console.print(f"Run folder: {result.folder}", soft_wrap=True, highlight=False)
 
 

@@ -39,7 +39,9 @@ class Setup(Record):
     """The first record: what is fixed before the first step."""
 
     KIND: ClassVar[str] = "setup"
-    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"dataset", "encoder", "num_judged", "split"})
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset(
+        {"dataset", "encoder", "num_judged", "split", "most_pulled", "most_pushed"}
+    )
 
     dataset: str | None
     """Its name and the encoder's; the first run folders have neither."""
@@ -55,6 +57,10 @@ class Setup(Record):
     """Images behind every accuracy, where few labels, features or a validation split are asked for."""
     split: str | None = None
     """Where they are from, if not from the test split: `validation`."""
+    most_pulled: int | None = None
+    """Vectors of one image that leave its device in answers to pulls, at most, where they have noise."""
+    most_pushed: int | None = None
+    """The same in reserves."""
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,17 @@ class Schedule:
         found = range(self.exchange_period, self.num_steps, self.exchange_period)
         return tuple(step for step in found if self._periodic(step))
 
+    @property
+    def pull_steps(self) -> tuple[int, ...]:
+        """The steps at which neighbours pull."""
+        return (0,) if self.once else self.exchange_steps
+
+    @cached_property
+    def push_steps(self) -> tuple[int, ...]:
+        """The steps at which reserves are pushed."""
+        able = {0, *self.exchange_steps, *range(0, self.num_steps, self.aggregation_period)}
+        return tuple(step for step in sorted(able) if self.pushes(step))
+
     def _periodic(self, step: int) -> bool:
         return step > 0 and step % self.exchange_period == 0 and self.start <= step < self.stop
 

@@ -29,6 +29,7 @@ CONFIGS = {
     "explicit": (),
     "implicit": ("exchange.mode=implicit", "cost.charge_broadcast=true"),
     "relay": ("exchange.candidates=relay", "exchange.buffer=keep", "aggregation.num_devices=2"),
+    "noise": ("exchange.mode=implicit", "privacy.clip=0.8", "privacy.noise=0.3"),
     "novel": ("exchange.method=novel", "exchange.buffer=limit", "exchange.buffer_size=9"),
     "cover": ("exchange.method=cover", "exchange.buffer=keep"),
     "adaptive": ("exchange.method=cover", "exchange.mode=implicit", "exchange.budget=adaptive"),

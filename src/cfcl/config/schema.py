@@ -23,7 +23,7 @@ from cfcl.methods import ALONE, Method
 
 NUMERICS = 2
 """The version of what settings mean. A changed default raises it, and so does whatever changes the numbers of a run."""
-UNCOUNTED = {"data": {"dir"}, "records": {"explain"}, "checkpoint": {"every"}}
+UNCOUNTED = {"data": {"dir"}, "records": {"explain"}, "checkpoint": {"every"}, "privacy": {"delta"}}
 """Settings that change no number of a run, by section: they stay outside its digest."""
 
 
@@ -517,6 +517,33 @@ class AttackConfig(Section):
     1,000 for `request-all`, 10 for the other kinds of models."""
 
 
+class PrivacyConfig(Section):
+    """What may leave a device for its neighbours, and how it is blurred first."""
+
+    raw: Literal["allowed", "never"] = "allowed"
+    """`never`: no device sends or takes datapoints, whatever others ask; mode `explicit` is refused."""
+    never_devices: Annotated[tuple[Count, ...], Strict(False), Field(max_length=10**4)] = ()
+    """Devices that send and take no datapoints, such as [0, 3]; the others exchange without them (mode `explicit`)."""
+    clip: Positive | None = None
+    """Length to which a longer vector is shortened before it leaves a device: an embedding, or what a layer makes of
+    one view (modes `implicit` and `activations`); not set: no vector is."""
+    noise: NonNegative = 0.0
+    """Standard deviation of Gaussian noise on every entry of such a vector, in units of `clip`; 0 is none."""
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    """The probability that epsilon leaves open, where noise is added; it changes no number of a run."""
+
+    @model_validator(mode="after")
+    def _check_noise(self) -> Self:
+        if self.noise > 0 and self.clip is None:
+            raise ValueError(
+                f"noise={self.noise:g} is in units of clip, which is not set: set privacy.clip, such as 1.0, the "
+                "length of an embedding that is normalised"
+            )
+        if len(set(self.never_devices)) < len(self.never_devices):
+            raise ValueError(f"never_devices={list(self.never_devices)} names a device twice: name each once")
+        return self
+
+
 class CostConfig(Section):
     """What communication costs."""
 
@@ -638,6 +665,7 @@ class Config(Section):
     regulariser: RegulariserConfig = RegulariserConfig()
     defence: DefenceConfig = DefenceConfig()
     attack: AttackConfig = AttackConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
     cost: CostConfig = CostConfig()
     faults: FaultsConfig = FaultsConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
@@ -658,6 +686,16 @@ class Config(Section):
             raise ValueError(
                 f"aggregation.num_devices={chosen} exceeds partition.num_devices={self.partition.num_devices}: "
                 "lower it, or leave it out to aggregate all"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_never_devices(self) -> Self:
+        last = self.partition.num_devices - 1
+        if any(number > last for number in self.privacy.never_devices):
+            raise ValueError(
+                f"privacy.never_devices={list(self.privacy.never_devices)} names a device above {last}, the last of "
+                f"partition.num_devices={last + 1}: remove it"
             )
         return self
 

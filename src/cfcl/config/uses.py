@@ -74,6 +74,9 @@ USES = (
         "with a method that exchanges",
         _exchanges,
     ),
+    Use("privacy.never_devices privacy.clip privacy.noise", "with a method that exchanges", _exchanges),
+    Use("privacy.never_devices", "in mode explicit", _is("exchange.mode", "explicit")),
+    Use("privacy.delta", "with privacy.noise above 0", lambda run: run.privacy.noise > 0),
     Use("regulariser.*", "with a method that exchanges, in mode implicit", _all(_exchanges, _implicit)),
     Use(
         "train.composition train.remote_fraction",

@@ -14,7 +14,7 @@ from cfcl.core.clustering import Clusters
 from cfcl.data.augment import augment
 from cfcl.device import guard
 from cfcl.device.state import DeviceState, Setting, no_items
-from cfcl.device.transmitter import as_sent, cluster, layer_pairs, pixels
+from cfcl.device.transmitter import as_sent, blurred, cluster, layer_pairs, pixels
 from cfcl.exchange import checks
 from cfcl.exchange.messages import ActivationReserve, DataReserve, EmbeddingReserve, Items, PullRequest, Reserve
 from cfcl.exchange.policies import Randomness
@@ -53,11 +53,12 @@ def _shown(setting: Setting, state: DeviceState, chosen: Tensor, step: int) -> R
     model = state.weights if setting.config.exchange.importance_model == "both_local" else state.anchor
     if setting.layer is None:
         embed = partial(setting.encoder.embed, model)
-        embeddings = embed(points)
+        embeddings = blurred(setting, embed(points), "push", state.id, step, len(points))
         return EmbeddingReserve(*head, embeddings, _measured(setting, state, embed, embeddings, step))
     images = as_input(points, setting.encoder.device)
     stream = rng.stream(setting.config.seed, "reserve-augment", state.id, step)
     pairs = layer_pairs(setting, model, images, augment(images, setting.config.augment, stream))
+    pairs = blurred(setting, pairs, "push", state.id, step, len(points))
     as_rows = partial(_flat_activations, setting, model)
     numbers = _measured(setting, state, as_rows, pairs[:, 0].flatten(1), step)
     return ActivationReserve(*head, *as_sent(setting, pairs), numbers)
@@ -84,6 +85,8 @@ def _measured(
 def reserve_due(setting: Setting, transmitter: int, receiver: int) -> int:
     """Points in the reserve that `receiver` pushes to `transmitter`; none where nothing is ever pulled."""
     if setting.policy.offer is None or not setting.budgets.ever_pulled(transmitter, receiver):
+        return 0
+    if not setting.permits(transmitter, receiver):
         return 0
     return setting.budgets.reserve(transmitter, receiver)
 
@@ -146,6 +149,8 @@ def _choose_reserves(setting: Setting, state: DeviceState, sizes: set[int]) -> D
 
 def items_wanted(setting: Setting, transmitter: int, receiver: int, step: int) -> int:
     """How many items `receiver` may ask `transmitter` for at `step`; all of the run's at once, if there is one pull."""
+    if not setting.permits(transmitter, receiver):
+        return 0
     if setting.policy.when == "start":
         return setting.budgets.pulled_over(transmitter, receiver, setting.schedule.exchange_steps)
     return setting.budgets.pulled(transmitter, receiver, step)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from jaxtyping import Int, UInt8
@@ -51,6 +52,18 @@ class Setting:
     def layer(self) -> str | None:
         """The stage whose activations travel, if any do."""
         return self.config.exchange.layer if self.config.exchange.mode == "activations" else None
+
+    def permits(self, *devices: int) -> bool:
+        """Whether the mode's items may pass between `devices`: datapoints only if each of them allows it."""
+        return not self.explicit or all(map(self.allows_raw, devices))
+
+    def allows_raw(self, device: int) -> bool:
+        """Whether a device sends and takes datapoints."""
+        return self.config.privacy.raw == "allowed" and device not in self._never
+
+    @cached_property
+    def _never(self) -> frozenset[int]:
+        return frozenset(self.config.privacy.never_devices)
 
     @property
     def adaptive(self) -> bool:

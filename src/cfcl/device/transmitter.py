@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cfcl import rng, schedule
-from cfcl.core import clustering, importance, precision
+from cfcl.core import blur, clustering, importance, precision
 from cfcl.core.clustering import Clusters
 from cfcl.core.metrics import effective_number
 from cfcl.data.augment import augment
@@ -164,7 +164,9 @@ def _draw(setting: Setting, state: DeviceState, step: int) -> Candidates:
         passed_on = no_embeddings(setting)
     wanted = not setting.joins or "embeddings" in setting.policy.needs
     embeddings = torch.cat([_embed(setting, state, points), passed_on]) if wanted else no_embeddings(setting)
-    payload = points if setting.explicit else embeddings
+    payload = points
+    if not setting.joins:  # what is passed on was blurred by its owner
+        payload = torch.cat([blurred(setting, embeddings[: len(own)], "pull", state.id, step), passed_on])
     rows = pixels(points) if _in_rows(setting) else None
     if setting.layer is not None:
         payload = _two_views(setting, state, points, step)
@@ -178,7 +180,7 @@ def _two_views(setting: Setting, state: DeviceState, points: Tensor, step: int) 
     config, images = setting.config, as_input(points, setting.encoder.device)
     stream = rng.stream(config.seed, "candidate-augment", state.id, step)
     views = augment(torch.cat([images, images]), config.augment, stream)
-    return layer_pairs(setting, state.anchor, *views.chunk(2))
+    return blurred(setting, layer_pairs(setting, state.anchor, *views.chunk(2)), "pull", state.id, step)
 
 
 def as_payload(setting: Setting, state: DeviceState, points: Tensor, step: int) -> Tensor:
@@ -193,6 +195,20 @@ def layer_pairs(setting: Setting, model: Weights, first: Tensor, second: Tensor)
     assert setting.layer is not None
     found = setting.encoder.activations(model, torch.cat([first, second]), setting.layer)
     return torch.stack(found.chunk(2), dim=1).contiguous()
+
+
+def blurred(setting: Setting, vectors: Tensor, *names: str | int) -> Tensor:
+    """What of embeddings, or of activations of two views, leaves a device: every vector clipped, and with noise.
+
+    All neighbours get the same noise, so that those who compare notes learn no more than one of them.
+    """
+    privacy = setting.config.privacy
+    if privacy.clip is None:
+        return vectors
+    rows = blur.clipped(vectors if setting.layer is None else vectors.flatten(0, 1), privacy.clip)
+    if privacy.noise > 0:
+        rows = blur.noised(rows, privacy.noise * privacy.clip, rng.stream(setting.config.seed, "noise", *names))
+    return rows.view(vectors.shape)
 
 
 def as_sent(setting: Setting, values: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -185,6 +185,9 @@ class ModelBlock(Message):
 Reserve = DataReserve | EmbeddingReserve | ActivationReserve
 Items = DataItems | EmbeddingItems | ActivationItems
 
+RAW = (DataReserve, DataItems)
+"""What holds datapoints."""
+
 RESERVES: dict[Mode, type[Reserve]] = {
     "explicit": DataReserve,
     "activations": ActivationReserve,

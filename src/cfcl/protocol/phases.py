@@ -29,7 +29,7 @@ from cfcl.exchange.messages import (
     Reserve,
 )
 from cfcl.protocol.parties import Parties, Rules
-from cfcl.protocol.refusals import Refusal, astray, sift, unlike
+from cfcl.protocol.refusals import Refusal, astray, permitted, sift, unlike
 
 MOST_TOGETHER = 16
 """Devices whose batches are drawn at once."""
@@ -86,9 +86,9 @@ class Phase(ABC):
         """Use what is expected and in order; the refusals of everything else."""
         expected = self.expects(parties, step)
         by_target: dict[int, list[Message]] = {party: [] for party in expected}
-        for message in inbox:
+        allowed, refused = permitted(parties.rules.setting, inbox, step)
+        for message in allowed:
             by_target.setdefault(message.target, []).append(message)
-        refused: list[Refusal] = []
         for party, sources in expected.items():
             accepted, refusals = sift(
                 by_target.pop(party),

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cfcl.config import Config
-from cfcl.runs import faults, forecast
+from cfcl.runs import faults, forecast, privacy
 from cfcl.runs.forecast import Forecast
 from cfcl.runs.progress import size
 
@@ -21,10 +21,17 @@ def table(one: Forecast) -> Table:
         "push": _rounds(one.num_pushes, one.bytes_push),
         "pull": _rounds(one.num_exchanges, one.bytes_pull, "at most "),
         "aggregation": _rounds(one.num_aggregations, one.bytes_up),
+        **_privacy(one),
         "memory": f"{_memory(one)} in {_count(one.num_workers, 'process', 'processes')}, estimated",
         "time": f"{duration(one.seconds)}, estimated; exchanges and evaluations come on top",
     }
     return _listed(rows)
+
+
+def _privacy(one: Forecast) -> dict[str, str]:
+    """What noise would buy, where there is any."""
+    spent = privacy.planned(one.world.config, one.world.setup())
+    return {} if spent is None else {"privacy": spent.told}
 
 
 def common_table(one: Forecast) -> Table:

@@ -46,9 +46,7 @@ class Forecast:
         setting = self.world.setting
         if setting.policy.choose is None or setting.policy.offer is None:
             return 0
-        when = replace(setting.schedule, push_again=False)
-        able = {0, *when.exchange_steps, *range(0, when.num_steps, when.aggregation_period)}
-        return sum(when.pushes(t) for t in able)
+        return len(replace(setting.schedule, push_again=False).push_steps)
 
     @property
     def num_exchanges(self) -> int:
@@ -105,7 +103,7 @@ class Forecast:
         setting = self.world.setting
         if setting.policy.choose is None:
             return ()
-        return (0,) if setting.schedule.once else setting.schedule.exchange_steps
+        return setting.schedule.pull_steps
 
     @cached_property
     def _alike(self) -> list[tuple[int, int]]:

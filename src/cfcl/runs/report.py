@@ -12,7 +12,7 @@ from cfcl import config as configs
 from cfcl.errors import CfclError
 from cfcl.files import write_atomically
 from cfcl.page import Html, tag
-from cfcl.runs import faults, labels, network, plots, style, yardsticks
+from cfcl.runs import faults, labels, network, plots, privacy, style, yardsticks
 from cfcl.runs.folders import Run
 from cfcl.runs.overview import Entry
 from cfcl.runs.plots import FAULTS, HEALTH, PULLS, TRAINING, Quantity
@@ -168,6 +168,7 @@ def _group(name: str, runs: Sequence[Run], figures: _Figures) -> Html:
     parts: list[tuple[str, list[Html]]] = [
         ("Summary", [_summary_table(runs)]),
         *_by_labels(runs),
+        ("Privacy", _privacy(runs)),
         ("Learning curves", _grid(_learning(runs, figures))),
         ("Costs", _grid(_costs(runs, figures))),
         ("Network and data per device", _network(runs, figures)),
@@ -255,6 +256,12 @@ def _by_labels(runs: Sequence[Run]) -> list[tuple[str, list[Html]]]:
     )
     table = page.table(["", "Numbers per image", *map(labels.title, heads)], cells)
     return [(labels.INSTEAD if instead else "Accuracy by labels per class", [tag("p", intro), table])]
+
+
+def _privacy(runs: Sequence[Run]) -> list[Html]:
+    """What noise has bought, once for all runs that say the same."""
+    told = dict.fromkeys(sentence for run in runs for sentence in privacy.sentences(run))
+    return [tag("p", sentence) for sentence in told]
 
 
 def _learning(runs: Sequence[Run], figures: _Figures) -> list[Html]:

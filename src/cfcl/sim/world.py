@@ -22,7 +22,7 @@ from cfcl.exchange import links, policies
 from cfcl.exchange.cost import Ledger
 from cfcl.models import Encoder, usable_device
 from cfcl.objectives import Loss
-from cfcl.protocol import outages
+from cfcl.protocol import outages, releases
 from cfcl.protocol.parties import Rules
 from cfcl.records import Setup, Update
 from cfcl.sim import sizes
@@ -93,7 +93,14 @@ class World:
             positions=self.graph.positions,
             num_judged=self._num_judged,
             split="validation" if self.config.data.validation > 0 else None,
+            **self._releases(),
         )
+
+    def _releases(self) -> dict[str, int]:
+        if self.config.privacy.noise == 0 or self.setting.policy.choose is None:
+            return {}
+        found = releases.most(self.rules)
+        return {"most_pulled": found.pulled, "most_pushed": found.pushed}
 
     @property
     def _num_judged(self) -> int | None:
@@ -125,6 +132,8 @@ def build(
     where = usable_device(torch_device)
     policy = policies.find(config.exchange.method)
     _check_budget(config, policy)
+    if policy.choose is not None and config.exchange.mode == "explicit":
+        _check_privacy(config)
     if dataset is None:
         fit.check(config)
     dataset = data_of(config, dataset)
@@ -163,6 +172,21 @@ def _check_budget(config: Config, policy: policies.Policy) -> None:
         raise CfclError(
             f"exchange.budget='adaptive' asks for more where more was new last time, which exchange.method="
             f"{config.exchange.method!r} does not tell: choose exchange.method='cover', or exchange.budget='fixed'"
+        )
+
+
+def _check_privacy(config: Config) -> None:
+    """Refuse to send datapoints where the settings ask for another thing."""
+    privacy, remedy = config.privacy, "set exchange.mode='implicit' or 'activations'"
+    if privacy.raw == "never":
+        raise CfclError(
+            "privacy.raw='never' forbids datapoints to leave a device, but exchange.mode='explicit' sends them: "
+            f"{remedy}, or privacy.raw='allowed'"
+        )
+    if privacy.clip is not None:
+        raise CfclError(
+            f"privacy.clip={privacy.clip:g} and noise={privacy.noise:g} blur embeddings and activations, but "
+            f"exchange.mode='explicit' sends datapoints as they are: {remedy}, or privacy.clip=none"
         )
 
 
