@@ -281,3 +281,11 @@ def test_a_list_of_hostile_devices_comes_back_from_toml() -> None:
     assert found.attack.devices == (2, 1)
     assert config.parse(config.to_toml(found)) == found
     assert small("attack.devices=0", "attack.kind=items-noise").digest == small().digest
+
+
+@pytest.mark.parametrize(
+    "setting", ["attack.devices=[3]", "privacy.never_devices=[3]", "faults.offline=0.3", "defence.cap=1"]
+)
+def test_nothing_goes_wrong_on_the_way_where_all_data_are_at_one_place(setting: str) -> None:
+    alone = config.with_method(config.load("digits", [setting]), "centralised")
+    assert alone == config.with_method(config.load("digits"), "centralised")

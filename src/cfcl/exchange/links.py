@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cfcl.config import Config, ExchangeConfig
-from cfcl.config.schema import LARGEST, MOST
+from cfcl.config.fields import LARGEST, MOST
 from cfcl.errors import CfclError
 from cfcl.exchange import tables
 from cfcl.topology import Graph

@@ -7,7 +7,7 @@ from io import StringIO
 from pathlib import Path
 
 from cfcl import reading
-from cfcl.config.schema import LARGEST
+from cfcl.config.fields import LARGEST
 from cfcl.errors import CfclError
 
 

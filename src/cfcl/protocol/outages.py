@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cfcl import reading, rng, topology
 from cfcl.config import Config
-from cfcl.config.schema import MOST
+from cfcl.config.fields import MOST
 from cfcl.errors import CfclError
 from cfcl.exchange import tables
 from cfcl.exchange.messages import SERVER
