@@ -112,7 +112,7 @@ def _messages(rng: Random) -> Files:
         [],
         [PullRequest(0, 1, 2, 5), PullRequest(3, 1, 2, 0)],
         [DataReserve(1, 2, 0, pixels, vectors[:, 0]), DataReserve(2, 1, 0, pixels[:1])],
-        [EmbeddingItems(4, 5, 7, vectors)],
+        [EmbeddingItems(4, 5, 7, vectors), EmbeddingItems(5, 4, 7, vectors[:1], 2)],
         [LocalModel(0, -1, 3, vectors[0], vectors[0, :0], 0.5, {"target": vectors[1]})],
         [GlobalModel(-1, 0, 3, vectors[0], vectors[1])],
     ]

@@ -99,8 +99,8 @@ def store(state: DeviceState, reserve: Reserve) -> DeviceState:
 def request(setting: Setting, state: DeviceState, step: int, neighbours: Sequence[int]) -> list[PullRequest]:
     """Ask every neighbour whose link has a budget for its share of items.
 
-    With adaptive budgets that are parts, by how much is new there, of what all who have told so would be asked for
-    together; those who have not are asked for their own budget.
+    With adaptive budgets, neighbours that have told how much of theirs is new share the sum of their budgets by that;
+    those that have not are asked for their own budget.
     """
     wanted = {other: size for other in neighbours if (size := items_wanted(setting, other, state.id, step)) > 0}
     known = [other for other in wanted if other in state.news]
