@@ -140,7 +140,7 @@ BAD: list[tuple[Change, str]] = [
     (lambda row: row["reasons"][0].update(scores={"novelty": "high"}), "scores.novelty='high' is not a finite number"),
     (
         lambda row: row.update(kind="push"),
-        "is not a record of the kinds setup, eval, upfront, train, pull, final, done, failed",
+        "is not a record of the kinds setup, eval, upfront, train, pull, faults, final, done, failed",
     ),
     (lambda row: row.update(kind=["pull"]), "is not a record of the kinds"),
     (lambda row: row.pop("kind"), "is not a record of the kinds"),

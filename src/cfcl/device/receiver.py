@@ -37,9 +37,9 @@ def push(
 def _is_due(setting: Setting, state: DeviceState, other: int, step: int) -> bool:
     """Whether `other` is to get the reserve at `step`.
 
-    Where it is pushed once, it is pushed again if `other` was asked for items and never sent any: it may lack it.
+    Where it is pushed once and may get lost, it is pushed again if `other` was asked for items and never sent any.
     """
-    if step == 0 or not setting.schedule.push_once:
+    if step == 0 or not (setting.schedule.push_once and setting.schedule.push_again):
         return True
     asked = (items_wanted(setting, other, state.id, t) > 0 for t in setting.schedule.exchange_steps if t < step)
     return other not in state.heard and any(asked)

@@ -52,7 +52,7 @@ def draw(study: Study, name: str) -> Figure | None:
     """Per panel a row of accuracies and a row of differences to the runs without faults; a column per method."""
     names, methods = study.panels(name), study.methods(name)
     looks = layout.looks(methods)
-    figure, rows = layout.grid(2 * len(names), len(methods), width=WIDTH, height=HEIGHT, sharey="row")
+    figure, rows = layout.grid(2 * len(names), len(methods), width=WIDTH, height=HEIGHT, sharex="col", sharey="row")
     drawn = False
     for panel, levels, changes in zip(names, rows[::2], rows[1::2], strict=True):
         for method, upper, lower in zip(methods, levels, changes, strict=True):
