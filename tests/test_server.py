@@ -104,6 +104,25 @@ def test_clipping_bounds_how_far_one_model_can_pull_and_leaves_weights_alone(
     torch.testing.assert_close(found.buffers, torch.tensor([10 * expected]))
 
 
+@pytest.mark.parametrize(
+    ("overrides", "one", "three"),
+    [
+        # Honest models moved from 0 to 1, poisoned ones to -10: (9 - 10) / 10, (7 - 30) / 10
+        (("aggregation.clip=1000",), -0.1, -2.3),
+        (("aggregation.clip=1",), 0.8, 0.4),  # -10 becomes -1
+        (("aggregation.rule=median",), 1.0, 1.0),
+        (("aggregation.rule=trimmed", "aggregation.trim=0.3"), 1.0, 1.0),
+        (("aggregation.rule=trimmed", "aggregation.trim=0.1"), 1.0, -1.75),  # (6 - 20) / 8: two of three are left
+        (("aggregation.rule=trimmed", "aggregation.trim=0.1", "aggregation.clip=1"), 1.0, 0.5),  # (6 - 2) / 8
+    ],
+)
+def test_one_and_three_poisoned_models_of_ten(overrides: tuple[str, ...], one: float, three: float) -> None:
+    for number, expected in ((1, one), (3, three)):
+        models = [model(i, -10.0 if i < number else 1.0, 5.0) for i in range(10)]
+        found = clipped(replace(state(*models), serves=tuple(range(10))), *overrides).model.params
+        torch.testing.assert_close(found, torch.tensor([expected, -expected]))
+
+
 def test_distances_are_from_the_global_model_and_of_all_that_is_averaged() -> None:
     some = replace(state(model(3, 4.0, 7.0)), model=Weights(torch.tensor([1.0, 0.0]), torch.tensor([40.0])))
     found = server.measure(small("aggregation.clip=1"), some)

@@ -131,6 +131,8 @@ def test_a_request_for_everything_is_refused_and_gets_nothing() -> None:
     assert reasons == {"asks for 2000 items, where the budget of the link is 2"}
     assert all(attack.explains(item) for item in found.refusals)
     assert [len(parties.devices[i].requests) for i in range(4)] == [2, 1, 2, 1]
+    greedy = sent(Request(), host("attack.devices=[2]", "attack.kind=request-all", "attack.strength=1e12"))
+    assert max(item.num_items for item in greedy if isinstance(item, PullRequest)) == 2**31  # whole numbers of 64 bits
     rows = played("attack.devices=[2]", "attack.kind=request-all").of("pull")
     assert {row["receiver"] for row in rows} == {0, 1, 3}
 

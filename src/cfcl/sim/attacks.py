@@ -37,6 +37,8 @@ Positions = Mapping[tuple[int, int], Tensor]
 """Of the points chosen for each link, among those of the transmitter."""
 
 GREY = 128
+MOST = 2**31
+"""Items that a message can ask for and still be one."""
 STRENGTHS = {"items-far": 1e6, "reserve-radii": 1e6, "request-all": 1e3, "model-weight": 1e6}
 USUAL = 10.0
 """Strength of the other kinds, where none is set."""
@@ -80,7 +82,7 @@ class Attack:
         if aim == "reserve" and isinstance(message, Reserve):
             return self._reserve(state, message)
         if aim == "request" and isinstance(message, PullRequest):
-            return replace(message, num_items=math.ceil(message.num_items * self._strength))
+            return replace(message, num_items=min(math.ceil(message.num_items * self._strength), MOST))
         if aim == "model" and isinstance(message, LocalModel):
             stream = rng.stream(self.setting.config.seed, "attack", message.source, message.step)
             return poisoned(message, state.anchor.params, self._kind, self._strength, stream)
