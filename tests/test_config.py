@@ -194,6 +194,7 @@ def test_limits_are_told() -> None:
         "cost.rates_file",
         "cost.charge_broadcast",
         "evaluation.features",
+        "evaluation.worst",
         "records.explain",
     ]
 

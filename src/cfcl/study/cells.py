@@ -8,7 +8,10 @@ from cfcl.records import LARGEST, from_json
 
 _LOWEST = {"cka", "effective_candidates", "mean_distance", "centroid_distance"}
 """Measures that rounding may put below 0."""
-_SHARES = {"probe", "few", "knn", "held", "held_labels", "false_negatives", "active", "pulled_share"}
+_SHARES = {
+    *("probe", "few", "worst_label", "worst_device", "knn"),
+    *("held", "held_labels", "false_negatives", "active", "pulled_share", "new"),
+}
 
 
 def word(text: str) -> str:

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 from cfcl.config import NUMERICS
@@ -15,6 +16,7 @@ from cfcl.study import measures
 from cfcl.study.bundle import Cell, Evaluated, Measured, Selection, Study
 from cfcl.study.figures import FIGURES
 from cfcl.study.profiles import PROFILES, Profile
+from cfcl.use import load_encoder
 
 FEW = "10"
 """Labels per class, as evaluations name it."""
@@ -95,6 +97,7 @@ def record(folder: Path) -> Measured:
         pulled_share=statistics.fmean(row.pulled_share for row in train),
         versions=", ".join(versions),
         numerics=numerics,
+        raw=prod(load_encoder(folder).image_shape) * sum(run.setup.points),
         evaluations=tuple(_evaluation(run, row) for row in run.evaluations),
         labels=last.labels,
         distances=last.label_distances,
@@ -134,6 +137,8 @@ def _evaluation(run: Run, row: Evaluation) -> Evaluated:
         seconds=spent.seconds,
         selection=selection_seconds(run, row.step + (upfront is not None)),
         few=(row.few or {}).get(FEW),
+        worst_label=row.worst_label,
+        worst_device=row.worst_device,
     )
 
 
