@@ -119,6 +119,7 @@ def _whole(sign: int) -> Study:
         made.selection(
             f"{name}-{mode}",
             seed=seed,
+            panel="usps-study",
             distance=0.5 - sign * near,
             held=0.5 - sign * near,
             mean_distance=0.5 - sign * near,
@@ -135,14 +136,18 @@ def _whole(sign: int) -> Study:
         for dimension in (4, 64):
             run = made.record([0.5, 0.5], pull=15 if small else 150)
             places["payload", "usps", f"cfcl-{mode}", ("dimension", dimension)] = [run, run]
+    of_paper = {(figure, "usps-study" if panel == "usps" else panel, *rest): runs
+                for (figure, panel, *rest), runs in places.items()}  # fmt: skip
+    places = {place: runs for place, runs in places.items() if place[:2] == ("fig5", "usps")}
     _put_ours(put, places, sign)
-    marks = {f"usps {mode}": [0.25, 0.5] for mode in MODES}
-    return made.study(places, milestones=marks, selections=selections, panels=dict.fromkeys(OURS, "usps"))
+    marks = {f"usps-study {mode}": [0.25, 0.5] for mode in MODES}
+    panels = dict.fromkeys(("usps", "digits", *OURS), "usps")
+    return made.study({**of_paper, **places}, milestones=marks, selections=selections, panels=panels)
 
 
 OURS = (
     *("usps-common", "usps-ring", "usps-common-dial", "usps-dirichlet", "digits-common", "svhn"),
-    *("usps-common-disjoint", "usps-skewed"),
+    *("usps-common-disjoint", "usps-skewed", "usps-common-spread"),
 )
 
 
@@ -160,8 +165,8 @@ def _put_ours(put: Callable[..., None], places: dict[made.Spot, list[Any]], sign
         # Uniform exchange is best with the most items, or turned around with the fewest; cover is with the most.
         points = {"uniform-explicit": sign * items / 10, "bulk-explicit": 0.0, "cover-explicit": sign * 4.0}
         for method, gain in points.items():
-            level = _level(50 + (4.0 if (method, items) == ("cover-explicit", 10) else gain))
-            run = made.record(level, push=0, pull=10 * items)
+            curve = _level(50 + (4.0 if (method, items) == ("cover-explicit", 10) else gain))
+            run = made.record(curve, push=0, pull=10 * items)
             places["frontier", "usps-common", method, ("n", items), ("reserve", 10)] = [run, run]
     for panel in (*OURS, "usps", "digits"):
         for method in (*others, "cover-explicit"):
@@ -207,10 +212,22 @@ def test_tests_are_counted_over_panels_and_cases() -> None:
         **{"7a": 2, "7b": 2, "8a": 24, "8b": 8, "9a": 6, "9b": 2},  # 8a: 2 modes × 4 baselines × 3 numbers of devices
         **{"10a": 6, "10b": 3, "10c": 2, "11a": 4, "11b": 2, "11c": 1},
         **{"5h": 4, "6j": 2, "7c": 2, "10d": 6, "11d": 8},
-        **{"12a": 4, "12b": 1, "12c": 1, "12d": 1, "12e": 1, "12f": 5, "12g": 2, "12h": 2, "12i": 2},
+        **{"12a": 4, "12b": 1, "12c": 1, "12d": 1, "12e": 1, "12f": 5, "12g": 2, "12h": 1, "12i": 2},
         **{"13a": 1, "14a": 1, "14b": 2},
         **{"6k": 8, "6l": 8, "6m": 2, "15a": 1, "15b": 2},  # 15b: 2 lengths of embeddings
-        **{"12j": 1, "12k": 1, "12l": 1, "12m": 1, "13b": 1, "13c": 1, "14c": 1, "14d": 6, "14e": 3},
+        **{
+            "12j": 1,
+            "12k": 1,
+            "12l": 1,
+            "12m": 1,
+            "12n": 1,
+            "12o": 1,
+            "13b": 1,
+            "13c": 1,
+            "14c": 1,
+            "14d": 6,
+            "14e": 3,
+        },
     }
 
 

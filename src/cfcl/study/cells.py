@@ -66,7 +66,7 @@ def about(found: Any) -> Mapping[str, Any]:
         raise ValueError("study.json has milestones that are no lists")
     if not all(isinstance(note, str) for note in found["notes"]):
         raise ValueError("study.json has notes that are no text")
-    for name in ("panels", "registered"):
+    for name in ("panels", "settings", "registered"):
         texts = found.get(name, {})
         if not isinstance(texts, dict) or not all(
             isinstance(text, str) and text.isprintable() for text in texts.values()

@@ -32,7 +32,7 @@ _RUNS: Mapping[str, Callable[[Measured], float | None]] = {
     "worst_device": measures.worst_device,
     "spared": measures.spared,
 }
-_FRONTIER, _FORETOLD = "frontier", "foretold"
+_REACHED, _CORRELATION = "reached", "correlation"
 """Measures of whole panels."""
 _SELECTIONS: Mapping[str, Callable[[Selection], float | None]] = {
     "distance": lambda item: item.distance,
@@ -88,7 +88,7 @@ class Claim:
     smallest: float | None = None
     """The smallest size worth naming; not set: that of its measure."""
     on: tuple[str, ...] = ()
-    """The panels in which it is judged; empty: those of the paper's settings."""
+    """The panels of our own settings in which it is judged; empty: those of the paper's."""
     whose: str = "paper"
     """One of `WHOSE`; what is ours is about variants of our own, and no claim where a study has no such runs."""
 
@@ -163,14 +163,14 @@ def load() -> tuple[Mapping[str, Scale], tuple[Claim, ...]]:
     table = tomllib.loads(resources.files("cfcl.study").joinpath("claims.toml").read_text(encoding="utf-8"))
     kinds = {name: Scale(**entry) for name, entry in table["measures"].items()}
     claims = tuple(Claim(**entry) for entry in table["claims"])
-    assert kinds.keys() == {*_RUNS, *_SELECTIONS, *COSTS, _FRONTIER, _FORETOLD}
+    assert kinds.keys() == {*_RUNS, *_SELECTIONS, *COSTS, _REACHED, _CORRELATION}
     assert len({claim.id for claim in claims}) == len(claims)
     assert {claim.whose for claim in claims} <= WHOSE.keys()
     for claim in claims:
         assert claim.measure in kinds
         single = len(claim.plus) == len(claim.minus) == 1
         assert claim.measure not in COSTS or (single and "milestone" in claim.each)
-        assert claim.measure not in (_FRONTIER, _FORETOLD) or single
+        assert claim.measure not in (_REACHED, _CORRELATION) or single
     return kinds, claims
 
 
@@ -221,7 +221,7 @@ def _needed(verdict: str, evidence: Evidence, bounds: Bounds) -> int | None:
 def _tried(study: Study, claim: Claim) -> Iterable[tuple[str, str, Evidence, str]]:
     """Panel, case, evidence and note of every test."""
     for panel in study.panels(claim.figure):
-        if panel not in claim.on if claim.on else not study.of_paper(panel):
+        if study.of_paper(panel) == bool(claim.on) or (claim.on and panel not in claim.on):
             continue
         there = {cell.method for cell in study.cells if (cell.figure, cell.panel) == (claim.figure, panel)}
         for case in _cases(study, claim, panel):
@@ -292,10 +292,10 @@ def _test(study: Study, claim: Claim, panel: str, case: Case) -> tuple[Evidence,
     ]
     if claim.measure in COSTS:
         return _test_saving(study, claim, panel, case, places)
-    if claim.measure == _FRONTIER:
-        return _test_frontier(study, claim.figure, panel, places)
-    if claim.measure == _FORETOLD:
-        return _test_foretold(study, claim.figure, panel, places)
+    if claim.measure == _REACHED:
+        return _test_reached(study, claim.figure, panel, places)
+    if claim.measure == _CORRELATION:
+        return _test_correlation(study, claim.figure, panel, places)
     found = [_measured(study, claim, panel, place) for place in places]
     seeds, note = _shared(found, places)
     signs = [1] * len(claim.plus) + [-1] * len(claim.minus)
@@ -321,16 +321,14 @@ def _test_saving(
     return _evidence(saved, len(seeds), places, note)
 
 
-def _test_frontier(
-    study: Study, figure: str, panel: str, places: Sequence[Mapping[str, Any]]
-) -> tuple[Evidence, str]:
+def _test_reached(study: Study, figure: str, panel: str, places: Sequence[Mapping[str, Any]]) -> tuple[Evidence, str]:
     """The same for what `minus` saves of the bytes of `plus` where that is best."""
     found = [lines.frontier(study, figure, panel, place["method"]) for place in places]
     seeds, note = _shared(found, places)
     return _evidence(lines.reaching(*found), len(seeds), places, note)
 
 
-def _test_foretold(
+def _test_correlation(
     study: Study, figure: str, panel: str, places: Sequence[Mapping[str, Any]]
 ) -> tuple[Evidence, str]:
     """How well the estimate goes with what `plus` ends above `minus`: a correlation over the worlds of each seed."""
@@ -340,9 +338,7 @@ def _test_foretold(
     return Evidence(measures.interval(values)), _few(values) if values else "no estimates, or too few worlds"
 
 
-def _evidence(
-    saved: Saving, number: int, places: Sequence[Mapping[str, Any]], note: str
-) -> tuple[Evidence, str]:
+def _evidence(saved: Saving, number: int, places: Sequence[Mapping[str, Any]], note: str) -> tuple[Evidence, str]:
     """What savings over `number` seeds say, and in words what they do not say."""
     plus, minus = (place["method"] for place in places)
     of_all = f"of {number} seeds"

@@ -12,9 +12,11 @@ from cfcl.records import Evaluation, Pull
 from cfcl.runs import folders, shelf
 from cfcl.runs.folders import Run
 from cfcl.runs.series import selection_seconds
+from cfcl.sim import overlap
 from cfcl.study import measures
 from cfcl.study.bundle import Cell, Evaluated, Measured, Selection, Study
 from cfcl.study.figures import FIGURES
+from cfcl.study.lines import ESTIMATED
 from cfcl.study.profiles import PROFILES, Profile
 from cfcl.use import load_encoder
 
@@ -40,16 +42,19 @@ def gather(
         "numerics": NUMERICS,
         "milestones": measures.milestones(today, runs, profile.pilot),
         "notes": _notes(profile, cells),
-        **({"panels": _presets(profile, cells)} if profile.placed else {}),
+        **(_settings(profile, cells) if profile.placed else {}),
         **({"registered": dict(registered)} if registered else {}),
     }
     return Study(about, tuple(cells), runs, tuple(selections))
 
 
-def _presets(profile: Profile, cells: Sequence[Cell]) -> dict[str, str]:
-    """The preset of each panel."""
-    shown = dict.fromkeys(cell.panel for cell in cells)
-    return {name: profile.panels[name].preset for name in shown if name in profile.panels}
+def _settings(profile: Profile, cells: Sequence[Cell]) -> dict[str, dict[str, str]]:
+    """The preset of each panel, and in words all that it is."""
+    shown = [name for name in dict.fromkeys(cell.panel for cell in cells) if name in profile.panels]
+    return {
+        "panels": {name: profile.panels[name].preset for name in shown},
+        "settings": {name: profile.panels[name].words for name in shown},
+    }
 
 
 def _notes(profile: Profile, cells: Sequence[Cell]) -> list[str]:
@@ -63,10 +68,13 @@ def _records(cells: Sequence[Cell], kept: Study | None, done: Mapping[str, Path]
     """By digest: as kept, or as the run's folder has it where more is shown than was kept."""
     found: dict[str, Measured] = {}
     mapped = {cell.digest for cell in cells if FIGURES[cell.figure].needs == "distances"}
+    estimated = {cell.digest for cell in cells if FIGURES[cell.figure].needs == "overlap" and cell.method == ESTIMATED}
     for digest in dict.fromkeys(cell.digest for cell in cells):
         known = kept.runs.get(digest) if kept else None
         if digest in done and (known is None or (digest in mapped and not known.distances)):
             known = record(done[digest])
+        if known is not None and known.new is None and digest in estimated and digest in done:
+            known = replace(known, new=overlap.measure(folders.config_at(done[digest])).new)
         if known is not None:
             found[digest] = known if digest in mapped else _without_distances(known)
     return found

@@ -4,7 +4,20 @@ from matplotlib.figure import Figure
 
 from cfcl.runs import style
 from cfcl.study.bundle import Study
-from cfcl.study.figures import distances, frontier, gains, milestones, redundancy, regime, selected, steps, swept
+from cfcl.study.figures import (
+    distances,
+    equal,
+    foretold,
+    frontier,
+    gains,
+    milestones,
+    payload,
+    redundancy,
+    regime,
+    selected,
+    steps,
+    swept,
+)
 from cfcl.study.figures.figure import Picture, StudyFigure
 
 FIGURES: dict[str, StudyFigure] = {
@@ -18,7 +31,11 @@ FIGURES: dict[str, StudyFigure] = {
         regime.FIGURE,
         gains.FIGURE,
         redundancy.FIGURE,
+        foretold.FIGURE,
         frontier.FIGURE,
+        equal.FIGURE,
+        swept.EXCHANGES,
+        payload.FIGURE,
     )
 }
 """By name, in order."""
