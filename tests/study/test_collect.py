@@ -8,8 +8,8 @@ from cfcl.config import NUMERICS, Config
 from cfcl.records import Overlap
 from cfcl.runs import suites
 from cfcl.sim import overlap
-from cfcl.study import collect, measures, selections
-from cfcl.study.bundle import Cell
+from cfcl.study import collect, measures, selections, worlds
+from cfcl.study.bundle import Cell, Study
 from cfcl.study.figures import FIGURES
 from cfcl.study.profiles import PROFILES
 from tests.conftest import small
@@ -48,8 +48,7 @@ def test_a_record_says_what_the_run_measured(folder: Path) -> None:
     assert found.false_negatives == pytest.approx(sum(chances) / len(chances))
     assert len(found.distances) == len(found.labels) == 10
     assert found.numerics == NUMERICS
-    assert found.raw == 64 * sum(rows[0]["points"])
-    assert found.new is None  # no figure has asked
+    assert worlds.raw_bytes(folder) == 64 * sum(rows[0]["points"])
 
 
 def test_the_estimate_of_what_is_new_is_made_once_where_a_figure_shows_it(
@@ -66,14 +65,19 @@ def test_the_estimate_of_what_is_new_is_made_once_where_a_figure_shows_it(
     monkeypatch.setattr(overlap, "measure", counted)
     cells = [Cell("foretold", "digits", "uniform-explicit", {"share": 0.5}, 0, digest)]
 
-    found = collect.gather("made", cells, None, {digest: folder}, [])
-    again = collect.gather("made", cells, found, {digest: folder}, [])
-    without = collect.gather("made", [replace(cells[0], figure="fig5")], None, {digest: folder}, [])
+    def gathered(cells: list[Cell], kept: Study | None) -> Study:
+        facts = worlds.facts(cells, kept, {digest: folder})
+        return collect.gather("made", cells, kept, {digest: folder}, [], facts=facts)
+
+    found = gathered(cells, None)
+    again = gathered(cells, found)
+    without = gathered([replace(cells[0], figure="fig5")], None)
 
     assert found.runs[digest].new == pytest.approx(whole(small()).new)
     assert again.runs == found.runs
     assert made == [digest]
     assert without.runs[digest].new is None
+    assert without.runs[digest].raw == found.runs[digest].raw == worlds.raw_bytes(folder)
     assert FIGURES["foretold"].known(found, cells[0])
     assert not FIGURES["foretold"].known(without, cells[0])
 

@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import prod
 from pathlib import Path
+from typing import NamedTuple
 
 from cfcl.config import NUMERICS
 from cfcl.errors import CfclError
@@ -12,16 +12,20 @@ from cfcl.records import Evaluation, Pull
 from cfcl.runs import folders, shelf
 from cfcl.runs.folders import Run
 from cfcl.runs.series import selection_seconds
-from cfcl.sim import overlap
 from cfcl.study import measures
 from cfcl.study.bundle import Cell, Evaluated, Measured, Selection, Study
 from cfcl.study.figures import FIGURES
-from cfcl.study.lines import ESTIMATED
 from cfcl.study.profiles import PROFILES, Profile
-from cfcl.use import load_encoder
 
 FEW = "10"
 """Labels per class, as evaluations name it."""
+
+
+class Facts(NamedTuple):
+    """What is known of a run besides its records, as in `Measured`."""
+
+    raw: int
+    new: float | None
 
 
 def gather(
@@ -31,10 +35,11 @@ def gather(
     done: Mapping[str, Path],
     selections: Sequence[Selection],
     registered: Mapping[str, str] | None = None,
+    facts: Mapping[str, Facts] | None = None,
 ) -> Study:
     """What is known of the runs in these places of a profile, from the study that is kept and from run folders."""
     profile = PROFILES[name]
-    runs = _records(cells, kept, done)
+    runs = _records(cells, kept, done, facts or {})
     today = [cell for cell in cells if cell.digest in runs and runs[cell.digest].numerics == NUMERICS]
     about = {
         "profile": name,
@@ -64,17 +69,18 @@ def _notes(profile: Profile, cells: Sequence[Cell]) -> list[str]:
     return [f"{name} is shortened to {length} steps in this profile." for name, length in steps.items() if length]
 
 
-def _records(cells: Sequence[Cell], kept: Study | None, done: Mapping[str, Path]) -> dict[str, Measured]:
+def _records(
+    cells: Sequence[Cell], kept: Study | None, done: Mapping[str, Path], facts: Mapping[str, Facts]
+) -> dict[str, Measured]:
     """By digest: as kept, or as the run's folder has it where more is shown than was kept."""
     found: dict[str, Measured] = {}
     mapped = {cell.digest for cell in cells if FIGURES[cell.figure].needs == "distances"}
-    estimated = {cell.digest for cell in cells if FIGURES[cell.figure].needs == "overlap" and cell.method == ESTIMATED}
     for digest in dict.fromkeys(cell.digest for cell in cells):
         known = kept.runs.get(digest) if kept else None
         if digest in done and (known is None or (digest in mapped and not known.distances)):
             known = record(done[digest])
-        if known is not None and known.new is None and digest in estimated and digest in done:
-            known = replace(known, new=overlap.measure(folders.config_at(done[digest])).new)
+        if known is not None and digest in facts:
+            known = replace(known, raw=facts[digest].raw, new=facts[digest].new)
         if known is not None:
             found[digest] = known if digest in mapped else _without_distances(known)
     return found
@@ -105,7 +111,6 @@ def record(folder: Path) -> Measured:
         pulled_share=statistics.fmean(row.pulled_share for row in train),
         versions=", ".join(versions),
         numerics=numerics,
-        raw=prod(load_encoder(folder).image_shape) * sum(run.setup.points),
         evaluations=tuple(_evaluation(run, row) for row in run.evaluations),
         labels=last.labels,
         distances=last.label_distances,
