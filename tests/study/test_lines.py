@@ -228,7 +228,7 @@ def test_figures_of_ours_are_drawn_and_have_tables() -> None:
 
     assert set(figures.draw(study)) == {"exchanges", "payload", "equal", "foretold", "frontier"}
     tables = {item.name: item.table for part in report.compose(study) for item in part.chapters}
-    assert tables["foretold"].rows[0] == ["usps", "exchange: uniform over FedAvg", "2", "6", "+1.00", "1.00 ± 0.00"]
+    assert tables["foretold"].rows[0] == ["usps", "uniform over FedAvg", "2", "6", "+1.00", "1.00 ± 0.00"]
     assert tables["foretold"].rows[1][4:] == ["-0.94", "-0.94 ± 0.00"]
     assert ["usps-study", "64", "cfcl-implicit", "2", "0.00 ± 0.00", "50.00 ± 0.00"] in tables["payload"].rows
     assert tables["equal"].head[3:5] == ["Final (%)", "D2D (MB)"]

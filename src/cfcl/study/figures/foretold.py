@@ -14,10 +14,10 @@ from cfcl.study.profiles import Panel, Profile
 from cfcl.study.tables import Table, level
 
 PAIRS = {
-    "exchange: uniform over FedAvg": ("uniform-explicit", "fedavg"),
-    "selection: cover over uniform": ("cover-explicit", "uniform-explicit"),
+    "uniform over FedAvg": ("uniform-explicit", "fedavg"),
+    "cover over uniform": ("cover-explicit", "uniform-explicit"),
 }
-"""Gains that might be foretold."""
+"""Gains that might be foretold: of exchange, and of selection."""
 
 
 def entries(profile: Profile, panel: Panel) -> list[Entry]:
@@ -35,17 +35,17 @@ def draw(study: Study, name: str) -> Figure | None:
         for axes, (title, pair) in zip(row, PAIRS.items(), strict=True):
             found = lines.worlds(study, name, panel, *pair)
             drawn |= bool(found)
-            _dots(axes, f"{panel}, {title}", [world for some in found.values() for world in some], len(found))
+            _dots(axes, f"{panel}, {title}", [world for some in found.values() for world in some])
     return figure if drawn else None
 
 
-def _dots(axes: Axes, title: str, found: list[World], num_seeds: int) -> None:
+def _dots(axes: Axes, title: str, found: list[World]) -> None:
     if not found:
         layout.frame(axes, title, [], "")
         return
     known = lines.correlation(found)
     told = "" if known is None else f", correlation {known:+.2f}"
-    layout.title(axes, title, f"{len(found)} worlds of {layout.seeds([num_seeds])}{told}")
+    layout.title(axes, title, f"{len(found)} worlds{told}")
     axes.axhline(0.0, color=style.GREY, linewidth=0.8)
     axes.plot([100 * world.new for world in found], [world.gain for world in found], linestyle="", marker="o",
               color=style.BLUE, markersize=4.0, alpha=0.7)  # fmt: skip

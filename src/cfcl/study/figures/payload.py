@@ -42,12 +42,14 @@ def draw(study: Study, name: str) -> Figure | None:
             if levels:
                 means = [level.mean for level in levels.values() if level]
                 drawn += axes.plot(list(levels), means, label=f"CF-CL, {parse(method).mode}", **look.options)
-        layout.frame(axes, panel, counts, "bars")
+        layout.title(axes, panel, layout.seeds(counts))
         if counts:
             axes.set_xticks(range(len(lengths)), [str(length) for length in lengths])
             axes.set(xlabel="numbers in an embedding", ylabel="bytes between devices")
             axes.set_ylim(bottom=0.0)
             axes.yaxis.set_major_formatter(EngFormatter(unit="B"))
+        else:
+            layout.blank(axes, "no finished run")
     layout.legend(figure, drawn)
     return figure if drawn else None
 
