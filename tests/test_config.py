@@ -201,6 +201,7 @@ def test_limits_are_told() -> None:
         "faults.links_file",
         "faults.graphs_file",
         "evaluation.features",
+        "evaluation.worst",
         "records.explain",
     ]
 

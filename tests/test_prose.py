@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "study").glob("*.md")])
 LONGEST = 59
 NOT_PLAIN = r"\b(mend\w*|dearer|dearest|dear|client|peer)\b|does not show|a row a "
 
@@ -27,13 +27,13 @@ def sentences(text: str) -> list[str]:
     return [found for part in plain for found in re.split(r"(?<=[.!?:])(?:\*\*|\))? +(?=[\"(*]*[A-Z])", part)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
 def test_sentences_are_short(page: Path) -> None:
     long = [found for found in sentences(page.read_text()) if len(found.split()) > LONGEST]
     assert long == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
 def test_words_are_plain(page: Path) -> None:
     prose = " ".join(re.sub(r"`[^`]*`", "", part) for part in paragraphs(page.read_text()))
     assert [found[0] for found in re.finditer(NOT_PLAIN, prose)] == []

@@ -17,7 +17,11 @@ STOPPED = "interrupted; finished runs are kept, and the same command goes on fro
 
 def reproduce(
     figures: Annotated[
-        list[str], typer.Argument(help="fig4 ... fig11, regime, redundancy, frontier, faults, or all (fig4 to fig11).")
+        list[str],
+        typer.Argument(
+            help="fig4 ... fig11, faults, regime, or all: those of the profile but for regime; in profile registered "
+            "also gains, redundancy, foretold, frontier, equal, exchanges and payload."
+        ),
     ],
     profile: Annotated[
         Literal["smoke", "quick", "full", "registered"],
@@ -51,6 +55,13 @@ def reproduce(
             "Written, if it does not exist."
         ),
     ] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            "--plan",
+            help="Write what the whole profile would take, figure by figure, to this Markdown file, and run nothing.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, print how many runs are missing, and write nothing.")
     ] = False,
@@ -64,20 +75,26 @@ def reproduce(
     Example: `cfcl reproduce all --profile smoke`, or `cfcl reproduce fig5 --profile quick --panels usps --seeds 1-3`
     """
     with user_errors(STOPPED):
+        from cfcl.files import write_atomically
         from cfcl.sim import group
-        from cfcl.study import plan, progress, registration
+        from cfcl.study import hours, plan, progress, registration
         from cfcl.study import reproduce as study
+        from cfcl.study.profiles import PROFILES
 
         if group.launched():
             raise CfclError("reproduce starts its own processes, one per run: call it without torchrun")
         shown = [word.strip() for word in panels.split(",")] if panels else []
         wish = study.Wish(
-            figures=plan.named(figures),
+            figures=plan.named(figures, PROFILES[profile]),
             profile=profile,
             panels=shown,
             seeds=parse_seeds(seeds) if seeds else (),
             registered=registration.check(registered, profile) if registered else None,
         )
+        if table is not None:
+            write_atomically(table, hours.text(profile).encode())
+            console.print(f"Plan: {table}", soft_wrap=True)
+            return
         if dry_run:
             from cfcl.runs import dry
 

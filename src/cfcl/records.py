@@ -102,6 +102,8 @@ class Evaluation(Costs):
             "knn",
             "cka",
             "few",
+            "worst_label",
+            "worst_device",
             "features_probe",
             "features_knn",
             "features_few",
@@ -123,6 +125,10 @@ class Evaluation(Costs):
     """How alike the local models were just before the aggregation; none at the start."""
     few: Mapping[str, float] | None = None
     """Probe accuracy by the number of labels per class, if few were asked for: the mean over five draws."""
+    worst_label: float | None = None
+    """The least of the accuracies on one label, if asked for, with the first of these numbers."""
+    worst_device: float | None = None
+    """The least of devices: accuracies on labels, weighted by how many points of each a device has."""
     features_probe: float | None = None
     """The same figures of the features, if they were asked for; their geometry is that of vectors of length one."""
     features_knn: float | None = None

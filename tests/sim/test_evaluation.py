@@ -125,6 +125,29 @@ def test_features_and_few_labels_are_judged_where_they_are_asked_for() -> None:
     }  # fmt: skip
 
 
+def test_the_worst_label_and_the_worst_device_by_hand() -> None:
+    # label 0: two images, right in 2 of 4 draws; label 1: one, in 2 of 2; label 2 is not tested, so it does not count
+    hits = torch.tensor([[True, False, True], [False, True, True]])
+    blank = torch.zeros(1, dtype=torch.uint8).view(1, 1, 1, 1)
+    labels, tested = torch.tensor([0, 1, 2, 1, 0, 0]), torch.tensor([0, 0, 1])
+    dataset = Dataset("made", blank.expand(6, 1, 8, 8), labels, blank.expand(3, 1, 8, 8), tested)
+    # devices have the labels 0 1 2, 1 0 0, and 2 alone: (0.5 + 1) / 2 = 0.75, (1 + 0.5 + 0.5) / 3 = 2 / 3, none
+    parts = [torch.tensor([0, 1, 2]), torch.tensor([3, 4, 5]), torch.tensor([2])]
+
+    assert evaluation.worst(hits, dataset, parts) == pytest.approx({"worst_label": 0.5, "worst_device": 2 / 3})
+    assert evaluation.worst(hits, dataset, parts[2:]) == {"worst_label": 0.5}
+
+
+def test_the_worst_are_recorded_where_they_are_asked_for() -> None:
+    wanted = ("evaluation.labels_per_class=[20, 2]",)
+    plain, both = figures(*wanted), figures(*wanted, "evaluation.worst=true")
+
+    assert {name: both[name] for name in plain} == plain  # to the bit
+    assert both.keys() - plain.keys() == {"worst_label", "worst_device"}
+    assert isinstance(few := both["few"], dict)
+    assert 0 < both["worst_label"] < both["worst_device"] < few["20"]  # type: ignore[operator]
+
+
 def test_features_are_judged_by_their_direction() -> None:
     # lengths do not count: (1, 0), (0, 1) against (0, 1), (0, 1)
     sample, altered = torch.tensor([[2.0, 0.0], [0.0, 5.0]]), torch.tensor([[0.0, 3.0], [0.0, 1.0]])

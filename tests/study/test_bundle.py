@@ -238,3 +238,20 @@ def test_accuracies_with_few_labels_are_kept_where_there_are_any(tmp_path: Path)
     ]
     assert [head.endswith(",few") for head in heads] == [False, True]
     assert [item.accuracy for item in few] == [0.25, 0.3]
+
+
+def test_what_few_studies_have_is_kept_where_there_is_any(tmp_path: Path) -> None:
+    plain = made.study({("fig5", "usps", "fedavg"): [[0.5, 0.6], [0.5, 0.7]]})
+    first, second = plain.runs.values()
+    worst = tuple(replace(item, worst_label=0.125, worst_device=0.25) for item in first.evaluations)
+    told = replace(first, raw=512, new=0.5, evaluations=worst)
+    both = replace(plain, runs={first.digest: told, second.digest: second})
+
+    bundle.write(plain, tmp_path / "plain")
+    bundle.write(both, tmp_path / "both")
+
+    assert bundle.read(tmp_path / "plain") == plain
+    assert bundle.read(tmp_path / "both") == both
+    for file, names in (("runs.csv", ",raw,new"), ("evaluations.csv", ",worst_label,worst_device")):
+        heads = [(tmp_path / name / file).read_text(encoding="utf-8").splitlines()[0] for name in ("plain", "both")]
+        assert heads[1] == heads[0] + names

@@ -26,6 +26,13 @@ def _to_half(steps: int, **costs: Any) -> Measured:
     return made.record([0.0, 1.0], every=2 * steps, **costs)
 
 
+def _climb(steps: Sequence[int], **costs: Any) -> Measured:
+    """A run that reaches 0, 25, 50 % and so on after so many steps."""
+    run = made.record([0.0] * (steps[-1] + 1), every=1, **costs)
+    reached = [replace(run.evaluations[step], probe=0.25 * place) for place, step in enumerate(steps)]
+    return replace(run, evaluations=tuple(reached))
+
+
 def _timed(probes: Sequence[float], seconds: Sequence[float]) -> Measured:
     run = made.record(probes)
     pairs = zip(run.evaluations, seconds, strict=True)
@@ -87,7 +94,8 @@ def _whole(sign: int) -> Study:
         places["fig4", "usps", method] = [run, run]
     for method in (*METHODS, "novel-explicit", "novel-implicit"):
         heavy = (method == "cfcl-explicit") == (sign > 0)
-        run = _to_half(60 - 5 * sign * int(gains.get(method, 0.0)), pull=150 if heavy else 15, push=0, up=1000)
+        gain, costs = sign * int(gains.get(method, 0.0)), {"pull": 150 if heavy else 15, "push": 0, "up": 10_000}
+        run = _climb([0, 30 - 2 * gain, 60 - 5 * gain], **costs, raw=10**7 + sign * 10**7)
         places["fig6", "usps", method] = [run, run]
     for method in METHODS:
         for devices, loss in ((2, 3.0), (6, 2.0), (10, 0.0)):
@@ -111,6 +119,7 @@ def _whole(sign: int) -> Study:
         made.selection(
             f"{name}-{mode}",
             seed=seed,
+            panel="usps-study",
             distance=0.5 - sign * near,
             held=0.5 - sign * near,
             mean_distance=0.5 - sign * near,
@@ -119,15 +128,30 @@ def _whole(sign: int) -> Study:
         for name, near in (("uniform", 0.0), ("cfcl", 0.125))
         for seed in (1, 2)
     ]
-    _put_ours(put)
-    marks = {f"usps {mode}": [0.25, 0.5] for mode in MODES}
-    return made.study(places, milestones=marks, selections=selections, panels=dict.fromkeys(OURS, "usps"))
+    for every in (10, 25, 100):
+        put(-2.0 if every == 100 else 0.0, "exchanges", "usps", "cfcl-implicit", ("every", every))
+        put(0.0, "exchanges", "usps", "cfcl-explicit", ("every", every))
+    for mode in MODES:
+        small = (mode == "implicit") == (sign > 0)
+        for dimension in (4, 64):
+            run = made.record([0.5, 0.5], pull=15 if small else 150)
+            places["payload", "usps", f"cfcl-{mode}", ("dimension", dimension)] = [run, run]
+    of_paper = {(figure, "usps-study" if panel == "usps" else panel, *rest): runs
+                for (figure, panel, *rest), runs in places.items()}  # fmt: skip
+    places = {place: runs for place, runs in places.items() if place[:2] == ("fig5", "usps")}
+    _put_ours(put, places, sign)
+    marks = {f"usps-study {mode}": [0.25, 0.5] for mode in MODES}
+    panels = dict.fromkeys(("usps", "digits", *OURS), "usps")
+    return made.study({**of_paper, **places}, milestones=marks, selections=selections, panels=panels)
 
 
-OURS = ("usps-common", "usps-ring", "usps-common-dial", "usps-dirichlet", "digits-common", "svhn")
+OURS = (
+    *("usps-common", "usps-ring", "usps-common-dial", "usps-dirichlet", "digits-common", "svhn"),
+    *("usps-common-disjoint", "usps-skewed", "usps-common-spread"),
+)
 
 
-def _put_ours(put: Callable[..., None]) -> None:
+def _put_ours(put: Callable[..., None], places: dict[made.Spot, list[Any]], sign: int) -> None:
     """What claims of ours are about: cover gains 9, CF-CL 5, and bulk exchange 1."""
     gains = {"fedavg": -1.0, "cover-explicit": 9.0, "cover-activations": 9.0, "cover-implicit": 9.0}
     others = ("uniform-explicit", "kmeans-explicit", "bulk-explicit", "cfcl-explicit")
@@ -138,9 +162,30 @@ def _put_ours(put: Callable[..., None]) -> None:
         put(1.0 + share, "redundancy", "usps", "cover-explicit", ("share", share))
         put(0.0, "redundancy", "usps", "uniform-explicit", ("share", share))
     for items in (2, 5, 10):
-        for method in others[::2]:
-            put(0.0, "frontier", "usps-common", method, ("n", items), ("reserve", 10))
-        put(4.0, "frontier", "usps-common", "cover-explicit", ("n", items), ("reserve", 10))
+        # Uniform exchange is best with the most items, or turned around with the fewest; cover is with the most.
+        points = {"uniform-explicit": sign * items / 10, "bulk-explicit": 0.0, "cover-explicit": sign * 4.0}
+        for method, gain in points.items():
+            curve = _level(50 + (4.0 if (method, items) == ("cover-explicit", 10) else gain))
+            run = made.record(curve, push=0, pull=10 * items)
+            places["frontier", "usps-common", method, ("n", items), ("reserve", 10)] = [run, run]
+    for panel in (*OURS, "usps", "digits"):
+        for method in (*others, "cover-explicit"):
+            put(2.0 if method == "cover-explicit" else 0.0, "equal", panel, method)
+    for share in (0.0, 0.5, 0.9):
+        levels = {"fedavg": 50.0, "uniform-explicit": 50.0 + sign * 5 * (1 - share), "cover-explicit": 60.0}
+        for method, level in levels.items():
+            run = made.record(_level(level), new=1 - share)
+            places["foretold", "usps", method, ("share", share)] = [run, run]
+    for method, gain in (("uniform-explicit", 0.0), ("cover-explicit", 0.125)):
+        run, worst = places["fig5", "usps-common", method][0], 0.25 + sign * gain
+        places["fig5", "usps-common", method] = [
+            replace(
+                made.record(run),
+                evaluations=tuple(
+                    replace(item, worst_label=worst, worst_device=worst) for item in made.record(run).evaluations
+                ),
+            )
+        ] * 2
 
 
 def test_every_claim_can_be_supported() -> None:
@@ -167,8 +212,22 @@ def test_tests_are_counted_over_panels_and_cases() -> None:
         **{"7a": 2, "7b": 2, "8a": 24, "8b": 8, "9a": 6, "9b": 2},  # 8a: 2 modes × 4 baselines × 3 numbers of devices
         **{"10a": 6, "10b": 3, "10c": 2, "11a": 4, "11b": 2, "11c": 1},
         **{"5h": 4, "6j": 2, "7c": 2, "10d": 6, "11d": 8},
-        **{"12a": 4, "12b": 1, "12c": 1, "12d": 1, "12e": 1, "12f": 5, "12g": 2, "12h": 2, "12i": 2},
+        **{"12a": 4, "12b": 1, "12c": 1, "12d": 1, "12e": 1, "12f": 5, "12g": 2, "12h": 1, "12i": 2},
         **{"13a": 1, "14a": 1, "14b": 2},
+        **{"6k": 8, "6l": 8, "6m": 2, "15a": 1, "15b": 2},  # 15b: 2 lengths of embeddings
+        **{
+            "12j": 1,
+            "12k": 1,
+            "12l": 1,
+            "12m": 1,
+            "12n": 1,
+            "12o": 1,
+            "13b": 1,
+            "13c": 1,
+            "14c": 1,
+            "14d": 6,
+            "14e": 3,
+        },
     }
 
 

@@ -4,10 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from cfcl.config import NUMERICS
+from cfcl.config import NUMERICS, Config
+from cfcl.records import Overlap
 from cfcl.runs import suites
-from cfcl.study import collect, measures, selections
-from cfcl.study.bundle import Cell
+from cfcl.sim import overlap
+from cfcl.study import collect, measures, selections, worlds
+from cfcl.study.bundle import Cell, Study
+from cfcl.study.figures import FIGURES
+from cfcl.study.profiles import PROFILES
 from tests.conftest import small
 
 
@@ -44,6 +48,52 @@ def test_a_record_says_what_the_run_measured(folder: Path) -> None:
     assert found.false_negatives == pytest.approx(sum(chances) / len(chances))
     assert len(found.distances) == len(found.labels) == 10
     assert found.numerics == NUMERICS
+    assert worlds.raw_bytes(folder) == 64 * sum(rows[0]["points"])
+
+
+def test_the_estimate_of_what_is_new_is_made_once_where_a_figure_shows_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest, made = small().digest, list[str]()
+    monkeypatch.setattr(collect, "PROFILES", {"made": PROFILES["smoke"]})
+    whole = overlap.measure
+
+    def counted(config: Config) -> Overlap:
+        made.append(config.digest)
+        return whole(config)
+
+    monkeypatch.setattr(overlap, "measure", counted)
+    cells = [Cell("foretold", "digits", "uniform-explicit", {"share": 0.5}, 0, digest)]
+
+    def gathered(cells: list[Cell], kept: Study | None) -> Study:
+        facts = worlds.facts(cells, kept, {digest: folder})
+        return collect.gather("made", cells, kept, {digest: folder}, [], facts=facts)
+
+    found = gathered(cells, None)
+    again = gathered(cells, found)
+    without = gathered([replace(cells[0], figure="fig5")], None)
+
+    assert found.runs[digest].new == pytest.approx(whole(small()).new)
+    assert again.runs == found.runs
+    assert made == [digest]
+    assert without.runs[digest].new is None
+    assert without.runs[digest].raw == found.runs[digest].raw == worlds.raw_bytes(folder)
+    assert FIGURES["foretold"].known(found, cells[0])
+    assert not FIGURES["foretold"].known(without, cells[0])
+
+
+def test_the_worst_are_taken_over_from_records(tmp_path: Path) -> None:
+    config = small("evaluation.labels_per_class=[10]", "evaluation.worst=true")
+    result = suites.simulate(config, out=tmp_path, workers=1, plotted=False)
+    assert result.folder is not None
+    rows = [json.loads(line) for line in (result.folder / "metrics.jsonl").read_text().splitlines()]
+
+    found = collect.record(result.folder)
+
+    evals = [row for row in rows if row["kind"] == "eval"]
+    assert [(item.worst_label, item.worst_device) for item in found.evaluations] == [
+        (row["worst_label"], row["worst_device"]) for row in evals
+    ]
 
 
 def test_bulk_exchange_is_charged_in_full_at_every_milestone(tmp_path: Path) -> None:

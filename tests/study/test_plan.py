@@ -1,10 +1,13 @@
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cfcl.errors import CfclError
-from cfcl.study import plan
+from cfcl.runs import forecast
+from cfcl.sim import world
+from cfcl.study import claims, hours, plan
 from cfcl.study.bundle import Cell
 from cfcl.study.figures import FIGURES, faults, variations
 from cfcl.study.figures.figure import METHODS
@@ -134,31 +137,89 @@ def test_what_there_is_not_is_refused(figures: list[str], panels: list[str], see
         plan.check(PROFILES["smoke"], figures, panels, seeds)
 
 
-def test_all_is_every_figure_of_the_paper() -> None:
-    assert plan.named(["all"]) == ["fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11"]
-    assert plan.named(["fig5", "all", "regime"])[0] == "fig5"
-    assert set(FIGURES) == {*plan.named(["all"]), "regime", "redundancy", "frontier", "gains", "faults"}
-
-
 REGISTERED = PROFILES["registered"]
+WHOLE = plan.plan(REGISTERED, plan.named(["all"], REGISTERED))
+
+
+def test_all_is_every_figure_of_the_profile() -> None:
+    paper = ["fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11"]
+    assert all(plan.named(["all"], PROFILES[name]) == paper for name in ("quick", "full"))
+    assert plan.named(["all"], PROFILES["smoke"]) == [*paper, "faults"]
+    assert plan.named(["fig5", "all", "regime"], FULL)[0] == "fig5"
+    assert set(FIGURES) == {*plan.named(["all"], REGISTERED), "regime"}
+
+
+def test_what_matters_most_is_run_first() -> None:
+    done = list(dict.fromkeys((cell.figure, cell.panel) for cell, _ in WHOLE if cell.seed != REGISTERED.pilot))
+
+    assert WHOLE[0][0].seed == REGISTERED.pilot
+    assert done[:6] == [
+        ("gains", "usps-common"),
+        ("gains", "usps"),
+        ("redundancy", "usps"),
+        ("foretold", "usps"),
+        ("frontier", "usps-common"),
+        ("equal", "usps-common"),
+    ]
+    assert done.index(("fig6", "usps-paper")) < done.index(("fig11", "usps-study")) < done.index(("fig5", "svhn"))
+
+
+def test_the_plan_counts_each_run_once_and_fits() -> None:
+    found = hours.rows(REGISTERED, [cell for cell, _ in WHOLE])
+
+    assert sum(row.runs for row in found) == len({cell.digest for cell, _ in WHOLE})
+    assert sum(row.seconds for row in found) <= 15 * 2 * 3600  # fifteen hours of two cores
+    by_place = {(row.figure, row.panel): row for row in found}
+    # seven methods and twelve seeds at 55 seconds; then six methods and four shares, of which one is that panel
+    assert by_place["gains", "usps-common"].words[2:] == ["7", "7", "12", "84", "55", "1.28"]
+    assert by_place["redundancy", "usps"].words[2:] == ["6", "24", "8", "144", "55", "2.20"]
+    assert by_place["foretold", "usps"].words[2:] == ["3", "12", "8", "0", "–", "0.00"]
+
+
+def test_the_published_plan_is_that_of_the_profile() -> None:
+    # if this fails: `cfcl reproduce all --profile registered --plan docs/study/plan.md`
+    published = Path(__file__).parents[2] / "docs" / "study" / "plan.md"
+
+    assert published.read_text(encoding="utf-8") == hours.text("registered")
+
+
+def test_a_profile_without_known_times_has_no_plan() -> None:
+    with pytest.raises(CfclError, match="the runs of profile 'smoke' have no known times: choose --profile registered"):
+        hours.text("smoke")
+
+
+def test_every_claim_of_the_paper_has_eight_seeds_on_usps() -> None:
+    for claim in claims.load()[1]:
+        figure = FIGURES[claim.figure]
+        there = claim.on or [panel for panel in figure.panels(REGISTERED) if panel in ("usps-paper", "usps-study")]
+        assert there, claim.id
+        assert set(there) <= set(figure.panels(REGISTERED)), claim.id
+        if claim.whose != "ours":
+            assert all(len(figure.seeds_of(REGISTERED, panel)) >= 8 for panel in there), claim.id
+
+
+def test_uniform_exchange_at_the_bytes_of_a_rule_sends_a_little_more() -> None:
+    runs = {cell.method: run for cell, run in WHOLE if (cell.figure, cell.panel) == ("equal", "digits-common")}
+    uniform, cover, bulk = (
+        forecast.Forecast(world.build(runs[f"{name}-explicit"]), 1, 0.0).bytes_d2d
+        for name in ("uniform", "cover", "bulk")
+    )
+
+    # by link: 29 × 2 items of 64 bytes; 23 × 2 and ten reserve points, without radii of four bytes each
+    assert (uniform, cover, bulk) == (70 * 29 * 2 * 64, 70 * 56 * 64, 70 * 56 * 64)
+    # with radii: 3,712 against 3,624 bytes on digits, 14,848 against 14,376 on USPS, which is 2.4 and 3.3 % more
 
 
 def test_the_registered_study_uses_seeds_on_which_nothing_was_chosen() -> None:
-    runs = plan.plan(REGISTERED, [*plan.named(["all"]), "redundancy", "frontier"])
-
+    runs = WHOLE
     seeds = {cell.seed for cell, _ in runs}
     assert seeds == {*range(200, 220), 299}
     assert {cell.seed for cell, run in runs if run.data.validation} == set()
-    counts = {
-        (cell.figure, cell.panel): len(
-            {other.seed for other, _ in runs if (other.figure, other.panel) == (cell.figure, cell.panel)}
-        )
-        for cell, _ in runs
-    }
+    counts = Counter((figure, panel) for figure, panel, _ in {(cell.figure, cell.panel, cell.seed) for cell, _ in runs})
     assert counts["fig5", "usps"] == counts["fig5", "usps-common"] == counts["fig5", "usps-paper"] == 12
     assert counts["fig6", "usps-study"] == 13  # and the pilot
     assert counts["fig9", "usps-study"] == counts["redundancy", "usps"] == 8
-    assert (counts["frontier", "usps-common"], counts["fig5", "svhn"]) == (4, 2)
+    assert (counts["frontier", "usps-common"], counts["fig5", "svhn"]) == (8, 3)
 
 
 def test_figures_of_the_registered_study_share_runs() -> None:
@@ -203,6 +264,8 @@ def test_the_paper_is_judged_in_its_own_settings() -> None:
 def test_figures_that_a_profile_does_not_place_are_refused() -> None:
     with pytest.raises(CfclError, match="'redundancy' is not part of this profile"):
         plan.check(FULL, ["redundancy"], [], [])
+    with pytest.raises(CfclError, match="'exchanges' is not part of this profile"):
+        plan.check(PROFILES["smoke"], ["exchanges"], [], [])
     with pytest.raises(CfclError, match="'regime' is not part of this profile"):
         plan.check(REGISTERED, ["regime"], [], [])
 

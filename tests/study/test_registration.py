@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cfcl.errors import CfclError
-from cfcl.study import registration, report
+from cfcl.study import markdown, registration, report, webpage
 from cfcl.study.profiles import PROFILES, Profile
 from tests.study import made
 from tests.study.conftest import TINY
@@ -91,10 +91,17 @@ def test_a_report_names_the_commit_and_the_settings_of_claims() -> None:
     study = made.study(
         {("fig5", "usps", "fedavg"): [[0.5, 0.5]]},
         panels={"usps-common": "usps", "usps": "usps-study"},
+        settings={"usps-common": "preset usps, partition.kind=common"},
         registered={"commit": "abc123", "sha256": "0"},
     )
 
-    said = " ".join(report.notes(report.compose(study)))
+    found = report.compose(study)
+    said = " ".join(report.notes(found))
 
     assert "settled before the first run, in commit abc123." in said
     assert "in its settings: usps (preset usps-study). Ours" in said
+    assert "that they are about: usps-common (preset usps, partition.kind=common)." in said
+    for page in (markdown.render(found).replace("\\", ""), webpage.render(found)):
+        assert page.index("that they are about: usps-common") < page.index(
+            "Verdicts</h2>" if "<h2" in page else "## Verdicts"
+        )

@@ -472,6 +472,9 @@ class EvaluationConfig(Section):
     """Also probe with so few labels of each class, such as [1, 10, 100]: the mean over five draws of them."""
     features: bool = False
     """Also evaluate the features, which the head of the encoder turns into embeddings."""
+    worst: bool = False
+    """Also record the accuracy on the worst label, and that of the worst device, whose labels count by its own points:
+    of the embedding, with the first number of `labels_per_class`."""
 
 
 class RecordsConfig(Section):

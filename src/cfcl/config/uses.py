@@ -205,6 +205,7 @@ USES = (
     Use("graph.edges_file", "with graph.kind='edges'", _is("graph.kind", "edges")),
     Use("data.dir", "with published sets", _is("data.dataset", "fashion-mnist", "usps", "svhn")),
     Use("cost.downlink_mbps", "with cost.charge_broadcast=true", _is("cost.charge_broadcast", True)),
+    Use("evaluation.worst", "with evaluation.labels_per_class", lambda run: bool(run.evaluation.labels_per_class)),
     Use("evaluation.ridge", "with evaluation.probe='lbfgs'", _is("evaluation.probe", "lbfgs")),
 )
 

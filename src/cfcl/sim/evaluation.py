@@ -48,15 +48,25 @@ def images(config: Config, dataset: Dataset) -> dict[str, Tensor]:
 
 
 def judge(
-    config: Config, dataset: Dataset, embeddings: Mapping[str, Tensor], features: Mapping[str, Tensor] | None = None
+    config: Config,
+    dataset: Dataset,
+    embeddings: Mapping[str, Tensor],
+    features: Mapping[str, Tensor] | None = None,
+    parts: Sequence[Tensor] = (),
 ) -> dict[str, Any]:
-    """Accuracies (where there are labels) and label-free health of the model behind `embeddings`, as in its record."""
+    """Accuracies (where there are labels) and label-free health of the model behind `embeddings`, as in its record.
+
+    `parts` are the points of devices, for the worst of them.
+    """
     found: dict[str, Any] = health(config, embeddings["sample"], embeddings["altered"])
     if "test" in embeddings:
         found |= accuracies(config, dataset, embeddings["train"], embeddings["test"])
         if config.evaluation.labels_per_class:
             data = labelled(config, dataset, embeddings["train"], embeddings["test"])
-            found["few"] = few_accuracies(config, dataset, standardised(data))
+            hits = few_hits(config, dataset, standardised(data))
+            found["few"] = _means(hits)
+            if config.evaluation.worst:
+                found |= worst(next(iter(hits.values())), dataset, parts)
     if features is not None:
         found |= {f"features_{name}": figure for name, figure in judge_features(config, dataset, features).items()}
     return found
@@ -74,7 +84,7 @@ def judge_features(config: Config, dataset: Dataset, features: Mapping[str, Tens
     hits = metrics.quick_hits(*data, num_classes=dataset.num_classes, ridge=config.evaluation.ridge)
     found["probe"] = hits.double().mean().item()
     if config.evaluation.labels_per_class:
-        found["few"] = few_accuracies(config, dataset, data)
+        found["few"] = _means(few_hits(config, dataset, data))
     return found
 
 
@@ -88,14 +98,34 @@ def accuracies(config: Config, dataset: Dataset, train: Tensor, test: Tensor) ->
     return {"probe": probe, "knn": _neighbours(config, dataset, data)}
 
 
-def few_accuracies(config: Config, dataset: Dataset, data: Labelled) -> Figures:
-    """Probe accuracy by the number of labels per class, mean over the draws; `data` is standardised."""
+def few_hits(config: Config, dataset: Dataset, data: Labelled) -> dict[str, Tensor]:
+    """Which test points a probe gets right in which draw, by the number of labels per class; `data` is standardised."""
     found = {}
     for number in config.evaluation.labels_per_class:
         chosen = few_labels(data.train_labels, number, seed=config.seed)
-        hits = metrics.few_label_hits(*data, chosen, num_classes=dataset.num_classes, ridge=FEW_RIDGE)
-        found[str(number)] = hits.double().mean().item()
+        found[str(number)] = metrics.few_label_hits(*data, chosen, num_classes=dataset.num_classes, ridge=FEW_RIDGE)
     return found
+
+
+def worst(hits: Tensor, dataset: Dataset, parts: Sequence[Tensor]) -> Figures:
+    """The least accuracy on a label, and that of a device, whose labels count by its points: as far as labels are
+    tested.
+    """
+    assert dataset.train_labels is not None
+    assert dataset.test_labels is not None
+    number = dataset.num_classes
+    tested = dataset.test_labels.bincount(minlength=number).double()
+    right = hits.double().mean(dim=0)
+    accuracies = torch.zeros(number, dtype=torch.float64).index_add(0, dataset.test_labels, right) / tested.clamp_min(1)
+    found = {"worst_label": accuracies[tested > 0].min().item()}
+    held = torch.stack([dataset.train_labels[part].bincount(minlength=number) for part in parts]).double()
+    known = held[:, tested > 0].sum(dim=1)
+    devices = (held @ accuracies / known)[known > 0]
+    return found | ({"worst_device": devices.min().item()} if len(devices) else {})
+
+
+def _means(hits: Mapping[str, Tensor]) -> Figures:
+    return {number: found.double().mean().item() for number, found in hits.items()}
 
 
 def standardised(data: Labelled) -> Labelled:

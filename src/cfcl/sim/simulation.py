@@ -306,7 +306,7 @@ class Simulation:
             if self.group.leads:
                 embeddings, features = ({name: pair[i] for name, pair in seen.items()} for i in range(2))
                 wanted = features if self.config.evaluation.features else None
-                found = evaluation.judge(self.config, self.world.dataset, embeddings, wanted)
+                found = evaluation.judge(self.config, self.world.dataset, embeddings, wanted, self.world.parts)
         if self.group.leads:
             figures = {"step": step, **found, **(agreement or {}), **ledger.totals()}
             if not all(math.isfinite(figure) for figure in found.values() if isinstance(figure, float)):

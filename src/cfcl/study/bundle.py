@@ -68,7 +68,7 @@ def _write(study: Study, folder: Path) -> list[Path]:
     """The tables beside those they replace, in an order in which each may refer to the earlier ones only."""
     runs = sorted(study.runs.values(), key=lambda run: (run.preset, run.method, run.seed, run.digest))
     known = [item for run in runs for item in run.evaluations]
-    measured = [name for name in _names(Evaluated) if name != "few" or any(item.few is not None for item in known)]
+    measured, scalars = _written(_names(Evaluated), known), _written(_SCALARS, runs)
     evaluations = (
         [run.digest, *(_word(getattr(item, name)) for name in measured)] for run in runs for item in run.evaluations
     )
@@ -81,10 +81,16 @@ def _write(study: Study, folder: Path) -> list[Path]:
     return [
         _table(folder / "evaluations.csv.part", ["digest", *measured], evaluations),
         _table(folder / "distances.csv.part", ["digest", "label", "other", "distance"], distances),
-        _table(folder / "runs.csv.part", _SCALARS, (_words(run)[: len(_SCALARS)] for run in runs)),
+        _table(folder / "runs.csv.part", scalars, ([_word(getattr(run, name)) for name in scalars] for run in runs)),
         _table(folder / "selections.csv.part", _names(Selection), map(_words, study.selections)),
         _table(folder / "cells.csv.part", _names(Cell), map(_words, study.cells)),
     ]
+
+
+def _written(names: Iterable[str], items: Iterable[Any]) -> list[str]:
+    """The columns without those that files did not have earlier, and that nothing is known of."""
+    found = list(items)
+    return [name for name in names if name not in _LATER or any(getattr(item, name) is not None for item in found)]
 
 
 def read(folder: Path) -> Study:
@@ -150,6 +156,7 @@ _READERS: Mapping[Any, Any] = {
     str: cells.word,
     int: cells.whole,
     float: cells.number,
+    int | None: lambda text: cells.whole(text) if text else None,
     float | None: lambda text: cells.number(text) if text else None,
     tuple[int, ...]: lambda text: tuple(cells.whole(word) for word in text.split(" ")),
     Mapping[str, Value]: cells.settings,
@@ -170,7 +177,7 @@ def _word(value: Any) -> Any:
     return " ".join(map(str, value)) if isinstance(value, tuple) else value
 
 
-_LATER = {"mean_distance", "few"}
+_LATER = {"mean_distance", "few", "worst_label", "worst_device", "raw", "new"}
 """Columns that files written earlier do not have."""
 
 

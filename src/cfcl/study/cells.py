@@ -8,7 +8,10 @@ from cfcl.records import LARGEST, from_json
 
 _LOWEST = {"cka", "effective_candidates", "mean_distance", "centroid_distance"}
 """Measures that rounding may put below 0."""
-_SHARES = {"probe", "few", "knn", "held", "held_labels", "false_negatives", "active", "pulled_share"}
+_SHARES = {
+    *("probe", "few", "worst_label", "worst_device", "knn"),
+    *("held", "held_labels", "false_negatives", "active", "pulled_share", "new"),
+}
 
 
 def word(text: str) -> str:
@@ -63,7 +66,7 @@ def about(found: Any) -> Mapping[str, Any]:
         raise ValueError("study.json has milestones that are no lists")
     if not all(isinstance(note, str) for note in found["notes"]):
         raise ValueError("study.json has notes that are no text")
-    for name in ("panels", "registered"):
+    for name in ("panels", "settings", "registered"):
         texts = found.get(name, {})
         if not isinstance(texts, dict) or not all(
             isinstance(text, str) and text.isprintable() for text in texts.values()

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
-from cfcl.study import measures, verdicts
+from cfcl.study import lines, measures, verdicts
 from cfcl.study.bundle import Measured, Selection, Study
-from cfcl.study.measures import COSTS, Interval, saving
+from cfcl.study.measures import COSTS, Interval, Mark, Saving, saving
 from cfcl.study.verdicts import Bounds, Evidence
 
 NONE = "No claim is about these figures."
@@ -20,7 +20,7 @@ DETAILS = ("claim", "panel", "case", "difference", "95 % interval", "unit", "see
 """The columns of `details`."""
 
 Case = Mapping[str, Any]
-"""What fills the names of a claim: `mode`, `other`, a swept setting, and under `milestone` a tuple of accuracies."""
+"""What fills the names of a claim: `mode`, `other`, a swept setting, and under `milestone` its `Marks`."""
 
 _ENDS = {"smallest": 0, "largest": -1}
 _RUNS: Mapping[str, Callable[[Measured], float | None]] = {
@@ -28,12 +28,37 @@ _RUNS: Mapping[str, Callable[[Measured], float | None]] = {
     "area": measures.area,
     "separation": lambda run: run.separation,
     "cka": measures.alike,
+    "worst_label": measures.worst_label,
+    "worst_device": measures.worst_device,
+    "spared": measures.spared,
 }
+_REACHED, _CORRELATION = "reached", "correlation"
+"""Measures of whole panels."""
 _SELECTIONS: Mapping[str, Callable[[Selection], float | None]] = {
     "distance": lambda item: item.distance,
     "mean_distance": lambda item: item.mean_distance,
     "held": lambda item: 100 * item.held,
 }
+
+
+class Marks(NamedTuple):
+    """What has to be reached in a test of savings."""
+
+    accuracies: tuple[Mark, ...]
+    word: str
+    """What the claim has under `milestone`: `every`, `highest`, `mean`, `rise` or `end`."""
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        if self.word == "end":
+            return "over the whole run"
+        shown = [f"{100 * mark:g}" for mark in self.accuracies if mark is not None]
+        if not shown:
+            return "no milestone"
+        if self.word == "rise":
+            return f"from {shown[0]} to {shown[-1]} %"
+        return f"{'mean over' if len(shown) > 1 else 'at'} {', '.join(shown)} %"
 
 
 @dataclass(frozen=True)
@@ -63,7 +88,7 @@ class Claim:
     smallest: float | None = None
     """The smallest size worth naming; not set: that of its measure."""
     on: tuple[str, ...] = ()
-    """The panels in which it is judged; empty: those of the paper's settings."""
+    """The panels of our own settings in which it is judged; empty: those of the paper's."""
     whose: str = "paper"
     """One of `WHOSE`; what is ours is about variants of our own, and no claim where a study has no such runs."""
 
@@ -138,12 +163,14 @@ def load() -> tuple[Mapping[str, Scale], tuple[Claim, ...]]:
     table = tomllib.loads(resources.files("cfcl.study").joinpath("claims.toml").read_text(encoding="utf-8"))
     kinds = {name: Scale(**entry) for name, entry in table["measures"].items()}
     claims = tuple(Claim(**entry) for entry in table["claims"])
-    assert kinds.keys() == {*_RUNS, *_SELECTIONS, *COSTS}
+    assert kinds.keys() == {*_RUNS, *_SELECTIONS, *COSTS, _REACHED, _CORRELATION}
     assert len({claim.id for claim in claims}) == len(claims)
     assert {claim.whose for claim in claims} <= WHOSE.keys()
     for claim in claims:
         assert claim.measure in kinds
-        assert claim.measure not in COSTS or (len(claim.plus) == len(claim.minus) == 1 and "milestone" in claim.each)
+        single = len(claim.plus) == len(claim.minus) == 1
+        assert claim.measure not in COSTS or (single and "milestone" in claim.each)
+        assert claim.measure not in (_REACHED, _CORRELATION) or single
     return kinds, claims
 
 
@@ -194,7 +221,7 @@ def _needed(verdict: str, evidence: Evidence, bounds: Bounds) -> int | None:
 def _tried(study: Study, claim: Claim) -> Iterable[tuple[str, str, Evidence, str]]:
     """Panel, case, evidence and note of every test."""
     for panel in study.panels(claim.figure):
-        if panel not in claim.on if claim.on else not study.of_paper(panel):
+        if study.of_paper(panel) == bool(claim.on) or (claim.on and panel not in claim.on):
             continue
         there = {cell.method for cell in study.cells if (cell.figure, cell.panel) == (claim.figure, panel)}
         for case in _cases(study, claim, panel):
@@ -213,12 +240,21 @@ def _cases(study: Study, claim: Claim, panel: str) -> list[Case]:
 
 def _choices(study: Study, claim: Claim, panel: str, case: Case, key: str, given: Any) -> Sequence[Any]:
     if key == "milestone":
-        marks = study.milestones(panel, case["mode"])
-        wanted = marks[-1:] if given == "highest" else marks
-        return [tuple(wanted)] if given == "mean" or not wanted else [(mark,) for mark in wanted]
+        return _marks([] if given == "end" else study.milestones(panel, case["mode"]), given)
     if given == "every":
         return study.values(claim.figure, key, panel)
     return [_fill(value, case) for value in given]
+
+
+def _marks(found: Sequence[float], word: str) -> list[Marks]:
+    """What tests of savings have to reach; without milestones there is one test, of nothing."""
+    if word == "end":
+        return [Marks((None,), word)]
+    if word == "rise":
+        return [Marks((found[0], found[-1]) if len(found) > 1 else (), word)]
+    if word == "mean" or not found:
+        return [Marks(tuple(found), word)]
+    return [Marks((mark,), word) for mark in (found[-1:] if word == "highest" else found)]
 
 
 def _fill(value: Any, case: Case) -> Any:
@@ -236,9 +272,8 @@ def _words(case: Case) -> str:
     """A case for people."""
 
     def word(key: str, value: Any) -> str:
-        if key == "milestone":
-            marks = ", ".join(f"{100 * mark:g}" for mark in value)
-            return f"{'at' if len(value) == 1 else 'mean over'} {marks} %" if marks else "no milestone"
+        if isinstance(value, Marks):
+            return value.words
         return {"mode": f"{value}", "other": f"against {value}"}.get(key, f"{key} {value}")
 
     return ", ".join(word(key, value) for key, value in case.items())
@@ -257,6 +292,10 @@ def _test(study: Study, claim: Claim, panel: str, case: Case) -> tuple[Evidence,
     ]
     if claim.measure in COSTS:
         return _test_saving(study, claim, panel, case, places)
+    if claim.measure == _REACHED:
+        return _test_reached(study, claim.figure, panel, places)
+    if claim.measure == _CORRELATION:
+        return _test_correlation(study, claim.figure, panel, places)
     found = [_measured(study, claim, panel, place) for place in places]
     seeds, note = _shared(found, places)
     signs = [1] * len(claim.plus) + [-1] * len(claim.minus)
@@ -264,7 +303,7 @@ def _test(study: Study, claim: Claim, panel: str, case: Case) -> tuple[Evidence,
     return Evidence(measures.interval(sums)), _join(_few(seeds), note)
 
 
-def _few(seeds: Sequence[int]) -> str:
+def _few(seeds: Sequence[object]) -> str:
     return "too few seeds" if 0 < len(seeds) < verdicts.FEWEST_SEEDS else ""
 
 
@@ -274,23 +313,47 @@ def _test_saving(
     """The same for what `minus` saves of what `plus` spends."""
     found = [study.find(claim.figure, panel, **place) for place in places]
     seeds, note = _shared(found, places)
-    if not case["milestone"]:
+    marks = case["milestone"]
+    if not marks.accuracies:
         return Evidence(None), _join(f"no milestones for {panel} {case['mode']}", note)
-    saved = saving({seed: (found[0][seed], found[1][seed]) for seed in seeds}, case["milestone"], claim.measure)
+    pairs = {seed: (found[0][seed], found[1][seed]) for seed in seeds}
+    saved = saving(pairs, marks.accuracies, claim.measure, rise=marks.word == "rise")
+    return _evidence(saved, len(seeds), places, note)
+
+
+def _test_reached(study: Study, figure: str, panel: str, places: Sequence[Mapping[str, Any]]) -> tuple[Evidence, str]:
+    """The same for what `minus` saves of the bytes of `plus` where that is best."""
+    found = [lines.frontier(study, figure, panel, place["method"]) for place in places]
+    seeds, note = _shared(found, places)
+    return _evidence(lines.reaching(*found), len(seeds), places, note)
+
+
+def _test_correlation(
+    study: Study, figure: str, panel: str, places: Sequence[Mapping[str, Any]]
+) -> tuple[Evidence, str]:
+    """How well the estimate goes with what `plus` ends above `minus`: a correlation over the worlds of each seed."""
+    found = lines.worlds(study, figure, panel, *(place["method"] for place in places))
+    known = {seed: lines.correlation(some) for seed, some in sorted(found.items())}
+    values = [value for value in known.values() if value is not None]
+    return Evidence(measures.interval(values)), _few(values) if values else "no estimates, or too few worlds"
+
+
+def _evidence(saved: Saving, number: int, places: Sequence[Mapping[str, Any]], note: str) -> tuple[Evidence, str]:
+    """What savings over `number` seeds say, and in words what they do not say."""
     plus, minus = (place["method"] for place in places)
-    of_all = f"of {len(seeds)} seeds"
+    of_all = f"of {number} seeds"
     if saved.failed:
-        whole = len(saved.failed) == len(seeds) >= verdicts.FEWEST_SEEDS
+        whole = len(saved.failed) == number >= verdicts.FEWEST_SEEDS
         note = _join(f"{minus} never gets there in {len(saved.failed)} {of_all}, {plus} does", note)
-        return Evidence(None, "failed" if whole else "some failed", len(seeds)), note
+        return Evidence(None, "failed" if whole else "some failed", number), note
     if saved.void:
         note = _join(f"nothing to compare in {len(saved.void)} {of_all}", note)
     if saved.partial:
         note = _join(f"not all milestones can be compared in {len(saved.partial)} {of_all}", note)
     if saved.bounds:
         note = _join(f"a lower bound: {plus} never gets there in {len(saved.bounds)} {of_all}", note)
-    number = len(saved.estimate.values) if saved.estimate else 0
-    return Evidence(saved.estimate, "lower bound" if saved.bounds else ""), _join(_few(range(number)), note)
+    values = saved.estimate.values if saved.estimate else ()
+    return Evidence(saved.estimate, "lower bound" if saved.bounds else ""), _join(_few(values), note)
 
 
 def _measured(study: Study, claim: Claim, panel: str, place: Mapping[str, Any]) -> dict[int, float]:

@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from cfcl.config import NUMERICS
 from cfcl.errors import CfclError
@@ -20,6 +21,13 @@ FEW = "10"
 """Labels per class, as evaluations name it."""
 
 
+class Facts(NamedTuple):
+    """What is known of a run besides its records, as in `Measured`."""
+
+    raw: int
+    new: float | None
+
+
 def gather(
     name: str,
     cells: Sequence[Cell],
@@ -27,10 +35,11 @@ def gather(
     done: Mapping[str, Path],
     selections: Sequence[Selection],
     registered: Mapping[str, str] | None = None,
+    facts: Mapping[str, Facts] | None = None,
 ) -> Study:
     """What is known of the runs in these places of a profile, from the study that is kept and from run folders."""
     profile = PROFILES[name]
-    runs = _records(cells, kept, done)
+    runs = _records(cells, kept, done, facts or {})
     today = [cell for cell in cells if cell.digest in runs and runs[cell.digest].numerics == NUMERICS]
     about = {
         "profile": name,
@@ -38,16 +47,19 @@ def gather(
         "numerics": NUMERICS,
         "milestones": measures.milestones(today, runs, profile.pilot),
         "notes": _notes(profile, cells),
-        **({"panels": _presets(profile, cells)} if profile.placed else {}),
+        **(_settings(profile, cells) if profile.placed else {}),
         **({"registered": dict(registered)} if registered else {}),
     }
     return Study(about, tuple(cells), runs, tuple(selections))
 
 
-def _presets(profile: Profile, cells: Sequence[Cell]) -> dict[str, str]:
-    """The preset of each panel."""
-    shown = dict.fromkeys(cell.panel for cell in cells)
-    return {name: profile.panels[name].preset for name in shown if name in profile.panels}
+def _settings(profile: Profile, cells: Sequence[Cell]) -> dict[str, dict[str, str]]:
+    """The preset of each panel, and in words all that it is."""
+    shown = [name for name in dict.fromkeys(cell.panel for cell in cells) if name in profile.panels]
+    return {
+        "panels": {name: profile.panels[name].preset for name in shown},
+        "settings": {name: profile.panels[name].words for name in shown},
+    }
 
 
 def _notes(profile: Profile, cells: Sequence[Cell]) -> list[str]:
@@ -57,7 +69,9 @@ def _notes(profile: Profile, cells: Sequence[Cell]) -> list[str]:
     return [f"{name} is shortened to {length} steps in this profile." for name, length in steps.items() if length]
 
 
-def _records(cells: Sequence[Cell], kept: Study | None, done: Mapping[str, Path]) -> dict[str, Measured]:
+def _records(
+    cells: Sequence[Cell], kept: Study | None, done: Mapping[str, Path], facts: Mapping[str, Facts]
+) -> dict[str, Measured]:
     """By digest: as kept, or as the run's folder has it where more is shown than was kept."""
     found: dict[str, Measured] = {}
     mapped = {cell.digest for cell in cells if FIGURES[cell.figure].needs == "distances"}
@@ -65,6 +79,8 @@ def _records(cells: Sequence[Cell], kept: Study | None, done: Mapping[str, Path]
         known = kept.runs.get(digest) if kept else None
         if digest in done and (known is None or (digest in mapped and not known.distances)):
             known = record(done[digest])
+        if known is not None and digest in facts:
+            known = replace(known, raw=facts[digest].raw, new=facts[digest].new)
         if known is not None:
             found[digest] = known if digest in mapped else _without_distances(known)
     return found
@@ -134,6 +150,8 @@ def _evaluation(run: Run, row: Evaluation) -> Evaluated:
         seconds=spent.seconds,
         selection=selection_seconds(run, row.step + (upfront is not None)),
         few=(row.few or {}).get(FEW),
+        worst_label=row.worst_label,
+        worst_device=row.worst_device,
     )
 
 

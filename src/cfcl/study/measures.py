@@ -58,12 +58,28 @@ def final(run: Measured) -> float:
 
 def alike(run: Measured) -> float | None:
     """How alike local models are (CKA), mean of the evaluations in the last fifth of the run; None where unknown."""
-    known = [
-        item.cka
-        for item in run.evaluations
-        if item.step >= (1 - TAIL) * run.evaluations[-1].step and item.cka is not None
-    ]
+    return _late(run, "cka")
+
+
+def worst_label(run: Measured) -> float | None:
+    """Accuracy on the worst label in percent, over the same evaluations."""
+    return _percent(_late(run, "worst_label"))
+
+
+def worst_device(run: Measured) -> float | None:
+    """That of the worst device."""
+    return _percent(_late(run, "worst_device"))
+
+
+def _late(run: Measured, name: str) -> float | None:
+    end = run.evaluations[-1].step
+    late = [getattr(item, name) for item in run.evaluations if item.step >= (1 - TAIL) * end]
+    known = [value for value in late if value is not None]
     return statistics.fmean(known) if known else None
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
 
 
 def area(run: Measured) -> float:
@@ -123,6 +139,11 @@ def spent(run: Measured) -> Reached:
     return Reached(*_spent(run.evaluations[-1]))
 
 
+def spared(run: Measured) -> float | None:
+    """Megabytes that a run sent less than uploading all its data once would take; None where that is not known."""
+    return None if run.raw is None else (run.raw - spent(run).bytes) / 1e6
+
+
 def _spent(item: Evaluated) -> tuple[float, float, float, float, float]:
     return item.step, item.bytes_push, item.bytes_pull, item.bytes_up, item.delay
 
@@ -164,31 +185,45 @@ class Saving:
     """Where that is so at some of the accuracies: the average is over the others."""
 
 
-def saving(pairs: Mapping[int, tuple[Measured, Measured]], accuracies: Iterable[float], cost: str) -> Saving:
-    """What the second of each pair of runs saves, by seed, as an average over `accuracies`."""
+Mark = float | None
+"""An accuracy to reach; None: the end of the run, whatever its accuracy."""
+
+
+def saving(
+    pairs: Mapping[int, tuple[Measured, Measured]], accuracies: Iterable[Mark], cost: str, *, rise: bool = False
+) -> Saving:
+    """What the second of each pair of runs saves, by seed, as an average over `accuracies`.
+
+    With `rise`, what it saves at the last of them beyond what it saves at the first.
+    """
     marks = list(accuracies)
     logs: dict[int, float] = {}
     failed, bounds, void, partial = [], [], [], []
     for seed, (theirs, mine) in sorted(pairs.items()):
-        reached = [(reach(theirs, mark), reach(mine, mark)) for mark in marks]
+        reached = [(_reached(theirs, mark), _reached(mine, mark)) for mark in marks]
         if any(there and not here for there, here in reached):
             failed.append(seed)
             continue
         paid = [(COSTS[cost](there or spent(theirs)), COSTS[cost](here)) for there, here in reached if here]
         ratios = [math.log(here / there) for there, here in paid if here > 0 and there > 0]
-        if not ratios:
+        # A lower bound at the first mark would be none of the rise.
+        if not ratios or (rise and (len(ratios) < len(marks) or reached[0][0] is None)):
             void.append(seed)
             continue
-        logs[seed] = statistics.fmean(ratios)
+        logs[seed] = ratios[-1] - ratios[0] if rise else statistics.fmean(ratios)
         if len(ratios) < len(marks):
             partial.append(seed)
         if any(here and not there for there, here in reached):
             bounds.append(seed)
-    estimate = _saved(interval(list(logs.values())))
+    estimate = saved(interval(list(logs.values())))
     return Saving(estimate, tuple(failed), tuple(bounds), tuple(void), tuple(partial))
 
 
-def _saved(logs: Interval | None) -> Interval | None:
+def _reached(run: Measured, mark: Mark) -> Reached | None:
+    return spent(run) if mark is None else reach(run, mark)
+
+
+def saved(logs: Interval | None) -> Interval | None:
     """Logarithms of ratios as savings in percent: the larger the ratio, the smaller the saving."""
     if logs is None:
         return None

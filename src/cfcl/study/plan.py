@@ -10,15 +10,20 @@ from cfcl.study.bundle import Cell, Study
 from cfcl.study.figures import FIGURES
 from cfcl.study.profiles import Profile
 
-PAPER = tuple(figure.name for figure in FIGURES.values() if figure.of_paper)
-"""The figures of the paper."""
 PILOTED = "uniform"
 """The policy that sets the milestones."""
 
 
-def named(words: Sequence[str]) -> list[str]:
-    """The figures that `words` name, each once; `all` is those of the paper."""
-    return list(dict.fromkeys(figure for word in words for figure in (PAPER if word == "all" else [word])))
+def named(words: Sequence[str], profile: Profile) -> list[str]:
+    """The figures that `words` name, each once; `all` is those of the profile, but for what stands apart."""
+    every = [name for name, figure in FIGURES.items() if figure.seeds(profile) and not figure.apart]
+    return list(dict.fromkeys(figure for word in words for figure in (every if word == "all" else [word])))
+
+
+def rank(profile: Profile, figure: str, panel: str) -> int:
+    """How late the runs of a panel are done."""
+    place = (FIGURES[figure].group, panel)
+    return profile.order.index(place) if place in profile.order else len(profile.order)
 
 
 def plan(
@@ -28,7 +33,8 @@ def plan(
     seeds: Sequence[int] = (),
     overrides: Sequence[str] = (),
 ) -> list[tuple[Cell, Config]]:
-    """The runs of `figures`, all panels and seeds of the profile unless some are named; seed by seed, the pilot first.
+    """The runs of `figures`, all panels and seeds of the profile unless some are named: the pilot first, then what the
+    profile puts first, and seed by seed.
 
     `overrides` say where things are, and so change no digest.
     """
@@ -54,7 +60,11 @@ def merged(profile: Profile, kept: Study | None, wanted: Iterable[Cell]) -> list
 
 
 def _ordered(profile: Profile, found: Iterable[tuple[Cell, Config]]) -> list[tuple[Cell, Config]]:
-    return sorted(found, key=lambda item: (item[0].seed != profile.pilot, item[0].seed))
+    def key(item: tuple[Cell, Config]) -> tuple[bool, int, int]:
+        cell, _ = item
+        return cell.seed != profile.pilot, rank(profile, cell.figure, cell.panel), cell.seed
+
+    return sorted(found, key=key)
 
 
 def check(profile: Profile, figures: Sequence[str], panels: Sequence[str], seeds: Sequence[int]) -> None:

@@ -134,16 +134,23 @@ def notes(report: Report) -> list[str]:
 
 def _settings(study: Study) -> list[str]:
     """Where claims were judged, and when that was settled."""
-    panels = {panel: preset for panel, preset in study.about.get("panels", {}).items() if study.of_paper(panel)}
+    panels = study.about.get("panels", {})
+    words = {panel: f"preset {preset}" for panel, preset in panels.items()} | study.about.get("settings", {})
+    printed, ours = ([panel for panel in panels if study.of_paper(panel) == paper] for paper in (True, False))
     said = []
-    if panels:
-        where = ", ".join(f"{panel} (preset {preset})" for panel, preset in panels.items())
-        said.append(f"Claims of the paper are judged in its settings: {where}. Ours name the settings they are about.")
+    if printed:
+        said.append(f"Claims of the paper and its drafts are judged in its settings: {_listed(words, printed)}.")
+    if ours:
+        said.append(f"Ours are judged in the settings that they are about: {_listed(words, ours)}.")
     if found := study.about.get("registered"):
         said.append(
             f"Claims, sizes, seeds and settings were settled before the first run, in commit {found['commit']}."
         )
     return said
+
+
+def _listed(words: Mapping[str, str], panels: Sequence[str]) -> str:
+    return "; ".join(f"{panel} ({words[panel]})" for panel in panels)
 
 
 def _count(judgements: Sequence[Judgement], what: str) -> str:

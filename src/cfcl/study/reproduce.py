@@ -12,7 +12,7 @@ from cfcl.errors import CfclError
 from cfcl.runs import shelf
 from cfcl.runs.jobs import Outcome, run_many
 from cfcl.sim import engines
-from cfcl.study import bundle, collect, pages, plan, report, selections
+from cfcl.study import bundle, collect, pages, plan, report, selections, worlds
 from cfcl.study.bundle import Cell, Selection, Study
 from cfcl.study.figures import FIGURES
 from cfcl.study.profiles import PROFILES
@@ -63,7 +63,8 @@ def reproduce(
             console.print(f"{lost} kept runs are left out: their presets have changed since, so they would be others")
         chosen = _select(cells, kept, done, folder.parent / "selections", console)
         with console.status(f"reading {len(done)} runs"):
-            study = collect.gather(wish.profile, cells, kept, done, chosen, wish.registered)
+            facts = worlds.facts(cells, kept, done)
+            study = collect.gather(wish.profile, cells, kept, done, chosen, wish.registered, facts)
         bundle.write(study, folder)
         found = report.compose(study)
         pages.write(found, folder)

@@ -51,6 +51,13 @@ class Column:
 
 ACCURACIES = (Column("Final (%)", measures.final), Column("Mean (%)", measures.area))
 
+BESIDE = (
+    Column("Upload all (MB)", lambda run: None if run.raw is None else run.raw / 1e6, compared=False),
+    Column("Worst label (%)", measures.worst_label, compared=False),
+    Column("Worst device (%)", measures.worst_device, compared=False),
+)
+"""Beside a mean: what uploading everything once would take, and who is served worst."""
+
 
 def places(study: Study, figure: str) -> dict[Key, Place]:
     """The places of a figure in the order of its table, also those where no run has finished; the pilot has none."""

@@ -47,6 +47,10 @@ class Evaluated:
     """Seconds measured for selection."""
     few: float | None = None
     """Probe accuracy with ten labels per class, where a panel is judged by it."""
+    worst_label: float | None = None
+    """The least accuracy on a label, with as few, where it was asked for."""
+    worst_device: float | None = None
+    """That of a device, whose labels count by its points."""
 
     @property
     def accuracy(self) -> float:
@@ -83,6 +87,10 @@ class Measured:
     versions: str
     numerics: int
     """The version of numerics it was made under."""
+    raw: int | None = None
+    """Bytes of all training data of all devices: what uploading everything once would take."""
+    new: float | None = None
+    """Share of a neighbour's data that is new to a device, as estimated before training; where a figure shows it."""
     evaluations: tuple[Evaluated, ...] = ()
     labels: tuple[int, ...] = ()
     distances: tuple[tuple[float, ...], ...] = ()

@@ -6,10 +6,13 @@ from cfcl.runs import style
 from cfcl.study.bundle import Study
 from cfcl.study.figures import (
     distances,
+    equal,
     faults,
+    foretold,
     frontier,
     gains,
     milestones,
+    payload,
     redundancy,
     regime,
     selected,
@@ -29,7 +32,11 @@ FIGURES: dict[str, StudyFigure] = {
         regime.FIGURE,
         gains.FIGURE,
         redundancy.FIGURE,
+        foretold.FIGURE,
         frontier.FIGURE,
+        equal.FIGURE,
+        swept.EXCHANGES,
+        payload.FIGURE,
         faults.FIGURE,
     )
 }

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from cfcl.methods import MODES
 from cfcl.study.bundle import Cell, Study, Value
+from cfcl.study.lines import ESTIMATED
 from cfcl.study.profiles import Group, Panel, Profile
 from cfcl.study.tables import Table
 
@@ -62,8 +63,9 @@ class StudyFigure:
     """The numbers behind it."""
     whiskers: str = ""
     """What its intervals are drawn as, at the start of a sentence; empty: it has none."""
-    needs: Literal["curves", "distances", "selections"] = "curves"
-    """What it shows of runs: `selections` are those of policies under its runs' final models."""
+    needs: Literal["curves", "distances", "selections", "overlap"] = "curves"
+    """What it shows of runs: `selections` are those of policies under its runs' final models, `overlap` is what is new
+    to devices before training."""
     piloted: bool = False
     """Whether it has milestones, set by a pilot of its own."""
     group: Group = "printed"
@@ -78,11 +80,6 @@ class StudyFigure:
         placed = self.group in (profile.placed or _OF_PAPER) or (self.group == "outages" and profile.faults)
         return profile.seeds if placed else ()
 
-    @property
-    def of_paper(self) -> bool:
-        """Whether the paper has it."""
-        return not self.apart and self.group in _OF_PAPER
-
     def seeds_of(self, profile: Profile, panel: str) -> tuple[int, ...]:
         """Those of one panel."""
         return self.seeds(profile)[: profile.placed.get(self.group, {}).get(panel)]
@@ -96,4 +93,6 @@ class StudyFigure:
         run = study.runs.get(cell.digest)
         if self.needs == "selections":
             return run is not None and any(item.digest == cell.digest for item in study.selections)
+        if self.needs == "overlap":
+            return run is not None and (cell.method != ESTIMATED or run.new is not None)
         return run is not None and (self.needs == "curves" or bool(run.distances))

@@ -11,6 +11,7 @@ from cfcl.runs import style
 from cfcl.study import layout, measures, tables
 from cfcl.study.bundle import Measured, Study, Value
 from cfcl.study.figures.figure import Entry, StudyFigure
+from cfcl.study.lines import between
 from cfcl.study.profiles import Panel, Profile
 from cfcl.study.tables import Column
 
@@ -41,11 +42,6 @@ def entries(profile: Profile, panel: Panel) -> list[Entry]:
     ]
 
 
-def between(run: Measured) -> float:
-    """Bytes that devices sent to each other, reserves and radii included."""
-    return measures.spent(run).d2d
-
-
 def draw(study: Study, name: str) -> Figure | None:
     """A panel per setting: each method along the number of items, and dashed along the size of the reserve."""
     names, looks = study.panels(name), layout.looks(study.methods(name))
@@ -71,6 +67,12 @@ def draw(study: Study, name: str) -> Figure | None:
             axes.annotate("FedAvg: nothing between devices", (1.0, level.mean), xycoords=("axes fraction", "data"),
                           ha="right", va="bottom", fontsize=8)  # fmt: skip
         layout.frame(axes, panel, counts, "bars")
+        shown = [place.runs for key, place in tables.places(study, name).items() if key[0] == panel]
+        known = [run.raw for runs in shown for run in runs.values() if run.raw is not None]
+        if known:
+            axes.axvline(statistics.fmean(known), color=style.GREY, linewidth=1.0, linestyle=":")
+            axes.annotate("upload all data once", (statistics.fmean(known), 0.02), xycoords=("data", "axes fraction"),
+                          rotation=90, ha="right", va="bottom", fontsize=8, color=style.GREY)  # fmt: skip
         if counts:
             axes.set(xlabel="all bytes between devices", ylabel="final accuracy (%)", xscale="log")
             axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -116,7 +118,8 @@ FIGURE = StudyFigure(
     name="frontier",
     title="Accuracy against bytes between devices",
     reading="Final accuracy against all that devices sent to each other, reserves and radii included: solid lines "
-    "along the number n of items per link and exchange, dashed ones along the size K of the reserve.",
+    "along the number n of items per link and exchange, dashed ones along the size K of the reserve. The dotted line "
+    "is what uploading all data of all devices once would take; models on their way up to the server are in the table.",
     entries=entries,
     draw=draw,
     table=lambda study, name: tables.compared(
@@ -126,6 +129,7 @@ FIGURE = StudyFigure(
             Column("Final (%)", measures.final),
             Column("D2D (MB)", lambda run: between(run) / 1e6, compared=False),
             Column("Uplink (MB)", lambda run: measures.spent(run).up / 1e6, compared=False),
+            *tables.BESIDE,
         ),
     ),
     whiskers="Bars",

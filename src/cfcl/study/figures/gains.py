@@ -86,7 +86,7 @@ FIGURE = StudyFigure(
     "exchange of the same mode. Bars are 95 % intervals of the mean; one that does not touch zero is a difference.",
     entries=steps.entries,
     draw=draw,
-    table=tables.compared,
+    table=lambda study, name: tables.compared(study, name, columns=(*tables.ACCURACIES, *tables.BESIDE[1:])),
     whiskers="Bars",
     group="differences",
 )

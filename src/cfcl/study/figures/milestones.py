@@ -156,14 +156,25 @@ def table(study: Study, name: str) -> Table:
     """A row per dataset, mode, milestone and method: what it took to get there."""
     head = ["Dataset", "Mode", "To reach (%)", "Method", "Reached", "Steps", "Pushed", "Pulled", "Uplink", "Seconds"]
     rows = []
+    whole = {panel: _uploaded(study, name, panel) for panel in study.panels(name)}
+    if any(whole.values()):
+        head.append("Upload all")
     for panel in study.panels(name):
         for mode in study.modes(name):
             methods = [item for item in study.methods(name, mode) if not parse(item).yardstick]
             for goal in study.milestones(panel, mode):
                 for method in methods:
                     found = toll(study.find(name, panel, method).values(), goal)
-                    rows.append([panel, mode, f"{100 * goal:g}", method, *_spent(found)])
+                    beside = [whole[panel] or "–"] if any(whole.values()) else []
+                    rows.append([panel, mode, f"{100 * goal:g}", method, *_spent(found), *beside])
     return Table(head, rows)
+
+
+def _uploaded(study: Study, name: str, panel: str) -> str:
+    """What uploading all data of a panel once would take, on average; empty where it is not known."""
+    runs = (run for method in study.methods(name) for run in study.find(name, panel, method).values())
+    known = [run.raw for run in runs if run.raw is not None]
+    return size(statistics.fmean(known)) if known else ""
 
 
 def _spent(found: Toll) -> list[str]:

@@ -8,13 +8,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from cfcl.methods import MODES, parse
+from cfcl.methods import parse
 from cfcl.runs import style
 from cfcl.study import layout, measures, tables
 from cfcl.study.bundle import Study, Value
 from cfcl.study.figures.figure import CFCL, METHODS, UNIFORM, Entry, StudyFigure
 from cfcl.study.measures import Interval, Measure
-from cfcl.study.profiles import Panel, Profile
+from cfcl.study.profiles import Group, Panel, Profile
 
 MEASURES: dict[str, Measure] = {"final accuracy (%)": measures.final, "mean accuracy (%)": measures.area}
 
@@ -114,10 +114,9 @@ def _marks(axes: Axes, points: Mapping[int, Interval], line: _Line, shift: float
     return drawn
 
 
-def _entries(profile: Profile, panel: Panel, *, along: Swept, apart: Swept | None) -> list[Entry]:
-    """CF-CL under every pair of settings; all methods, where there is one setting only."""
-    few = ("fedavg", *(f"{policy}-{mode}" for mode in MODES for policy in ("cfcl", "uniform")))
-    every = few if profile.reduced else panel.methods or METHODS
+def _entries(profile: Profile, panel: Panel, *, along: Swept, apart: Swept | None, few: bool) -> list[Entry]:
+    """CF-CL under every pair of settings; all methods, or a `few`, where there is one setting only."""
+    every = ("fedavg", *CFCL, *UNIFORM) if few or profile.reduced else panel.methods or METHODS
     if apart is None:
         pairs = [{along: value} for value in along.values(profile)]
     else:
@@ -126,11 +125,16 @@ def _entries(profile: Profile, panel: Panel, *, along: Swept, apart: Swept | Non
         Entry(
             method,
             {swept.key: value for swept, value in pair.items()},
-            [f"{swept.field}={value}" for swept, value in pair.items()],
+            [f"{swept.field}={value}" for swept, value in pair.items() if _acts(swept, method)],
         )
         for pair in pairs
         for method in ((*CFCL, *_beside(profile, pair)) if apart else every)
     ]
+
+
+def _acts(swept: Swept, method: str) -> bool:
+    """Whether a setting changes a method: what does not is one run."""
+    return method != "fedavg" or not swept.field.startswith("exchange.")
 
 
 def _beside(profile: Profile, pair: Mapping[Swept, Value]) -> tuple[str, ...]:
@@ -147,16 +151,17 @@ def _figure(
     along: Swept,
     apart: Swept | None = None,
     contrast: tuple[str, Value | None] | None = None,
+    group: Group = "swept",
 ) -> StudyFigure:
     return StudyFigure(
         name=name,
         title=title,
         reading=f"Final and mean accuracy {reading}",
-        entries=partial(_entries, along=along, apart=apart),
+        entries=partial(_entries, along=along, apart=apart, few=group != "swept"),
         draw=partial(draw, along=along, apart=apart),
         table=partial(tables.compared, contrast=contrast),
         whiskers="Bars",
-        group="swept",
+        group=group,
     )
 
 
@@ -197,4 +202,12 @@ FIGURES = (
         Swept("degree", "graph.degree", lambda profile: profile.degrees, "{} neighbours on average"),
         contrast=("degree", None),
     ),
+)
+
+EXCHANGES = _figure(
+    "exchanges",
+    "How often devices exchange",
+    "over the steps between exchanges.",
+    Swept("every", "exchange.period", lambda profile: profile.exchanges, "steps between exchanges"),
+    group="frequency",
 )
