@@ -55,7 +55,7 @@ class StudyProgress(Progress):
             step = int(getattr(record, "step", 0))
             self.update(task, completed=step)
             if isinstance(record, Evaluation) and record.probe is not None:
-                self.update(task, status=f"acc {record.probe:.3f}")
+                self.update(task, status=f"acc {100 * record.probe:.1f} %")
             self._left.see(position, step)
             self.update(self._all, status=self._status())
 
