@@ -160,8 +160,8 @@ def _gain(row: Summary) -> str:
         return f" in the same seed: {mean} points"
     positive = sum(gain > 0 for gain in row.gains)
     return (
-        f": {mean} points on average over {len(row.gains)} paired seeds (from {low} to {high}; positive in {positive} of "
-        f"{len(row.gains)})"
+        f": {mean} points on average over {len(row.gains)} paired seeds (from {low} to {high}; positive in {positive} "
+        f"of {len(row.gains)})"
     )
 
 

@@ -5,17 +5,24 @@ from pathlib import Path
 from cfcl import reading
 from cfcl.errors import CfclError
 from cfcl.files import write_atomically
+from cfcl.runs import style
 from cfcl.study import markdown, webpage
+from cfcl.study.figures import gains
 from cfcl.study.report import Report
 
 
 def write(report: Report, folder: Path) -> list[Path]:
-    """Write pictures, `README.md` and `report.html` into `folder`, in place of those that are there; their paths."""
+    """Write pictures, `README.md` and `report.html` into `folder`, in place of those that are there; their paths.
+
+    `hero.png` is the picture that stands for the study, where it has one.
+    """
     files: dict[Path, bytes] = {}
     for item in (item for part in report for item in part.chapters):
         if item.picture:
             drawing = f'<?xml version="1.0" encoding="utf-8"?>\n{item.picture.svg}'
             files |= {folder / f"{item.name}.png": item.picture.png, folder / f"{item.name}.svg": drawing.encode()}
+    if drawn := gains.hero(report[0].study):
+        files[folder / "hero.png"] = style.to_png(drawn)
     files |= {
         folder / "README.md": markdown.render(report).encode(),
         folder / "report.html": webpage.render(report).encode(),
