@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
 
 from cfcl import methods
 from cfcl.runs import style
@@ -105,13 +104,8 @@ def _segments(axes: Axes) -> list[list[list[float]]]:
     return [np.asarray(part).round(3).tolist() for lines in found for part in lines.get_segments()]
 
 
-def _bars(axes: Axes) -> list[tuple[float, float]]:
-    """Bottoms and heights of the parts of bars."""
-    return [(bar.get_y(), bar.get_height()) for bar in axes.patches if isinstance(bar, Rectangle)]
-
-
 def test_every_figure_is_drawn_and_saved_with_the_same_bytes(tmp_path: Path) -> None:
-    *written, _, _ = pages.write(whole(), tmp_path / "one")
+    *written, _, _ = pages.write(whole(), tmp_path / "one")  # no panel of it stands for the study
     pages.write(report.compose(everything()), tmp_path / "other")
 
     names = [

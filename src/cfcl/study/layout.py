@@ -42,11 +42,11 @@ def curve(method: str, look: style.Look) -> dict[str, Any]:
     return look.options | {"zorder": 2.4 if parse(method).policy == "cfcl" else 2.0}
 
 
-def keys(found: Iterable[str], looks: Mapping[str, style.Look], *, dots: bool = False) -> list[Line2D]:
-    """Entries of a legend, in the order of `looks`."""
+def keys(found: Iterable[str], looks: Mapping[str, style.Look]) -> list[Line2D]:
+    """Entries of a legend of dots, in the order of `looks`."""
     wanted = set(found)
     return [
-        Line2D([], [], label=parse(item).title, **(look.options | {"linestyle": ""} if dots else curve(item, look)))
+        Line2D([], [], label=parse(item).title, **look.options | {"linestyle": ""})
         for item, look in looks.items()
         if item in wanted
     ]

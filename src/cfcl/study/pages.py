@@ -1,6 +1,8 @@
 """Pictures, page and tables of a study, as files and in other documents."""
 
+import os
 from pathlib import Path
+from urllib.parse import quote
 
 from cfcl import reading
 from cfcl.errors import CfclError
@@ -36,10 +38,11 @@ def write(report: Report, folder: Path) -> list[Path]:
     return list(files)
 
 
-def insert_verdicts(report: Report, document: Path) -> None:
-    """Put the newest verdicts where `document` has a place for them."""
+def insert_verdicts(report: Report, folder: Path, document: Path) -> None:
+    """Put a summary of the newest verdicts, and a link to those in `folder`, where `document` has a place for them."""
+    link = quote(os.path.relpath((folder / "README.md").resolve(), document.resolve().parent)) + "#verdicts"
     try:
         text = reading.text(document, limit=reading.LARGEST_BY_HAND)
-        write_atomically(document, markdown.insert_verdicts(report[0], text, str(document)).encode())
+        write_atomically(document, markdown.insert_verdicts(report[0], text, str(document), link).encode())
     except (OSError, ValueError) as error:
         raise CfclError(f"cannot put verdicts into {str(document)!r}: {error}; name a Markdown file") from None

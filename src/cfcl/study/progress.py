@@ -136,7 +136,7 @@ def verdicts(judgements: Iterable[Judgement]) -> Table | str:
     for name in ("claim", "says", "verdict", "tests"):
         table.add_column(name)
     for item in found:
-        colour = {SUPPORTED: "green", CONTRADICTED: "red", NO_DIFFERENCE: "blue"}.get(item.verdict, "yellow")
+        colour = {SUPPORTED: "bright_blue", CONTRADICTED: "dark_orange", NO_DIFFERENCE: "magenta"}.get(item.verdict, "")
         word = Text(f"{MARKS[item.verdict]} {item.verdict}", colour)
         table.add_row(item.claim.id, item.claim.says, word, item.counts)
     return table

@@ -186,9 +186,9 @@ FIGURE = StudyFigure(
     reading="What a method saves, within a seed, of all bytes that devices send and of the seconds of the delay model "
     "and of selection, until the probe first reaches an accuracy; right of zero is better than uniform exchange, and "
     "twice the cost lies as far from zero as half of it. A pilot seed, shown nowhere, has set the accuracies. There "
-    "are words in place of a dot where a method did not get there in a seed in which uniform exchange did. Where uniform "
-    "exchange did not get there, it is charged with all that it spent, so that the saving is at least this. The table "
-    "has means over the seeds that got there, if half of them did.",
+    "are words in place of a dot where a method did not get there in a seed in which uniform exchange did. Where "
+    "uniform exchange did not get there, it is charged with all that it spent, so that the saving is at least this. "
+    "The table has means over the seeds that got there, if half of them did.",
     entries=lambda profile, panel: plain(*(panel.methods or METHODS)),
     draw=draw,
     table=table,
