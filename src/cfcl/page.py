@@ -26,7 +26,7 @@ nav { display: flex; flex-wrap: wrap; gap: .25rem 1rem; }
 .wide { overflow-x: auto; margin: .75rem 0; }
 table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th { background: var(--soft); }
+th { background: var(--soft); white-space: normal; vertical-align: bottom; }
 th:first-child, td:first-child { text-align: left; }
 .words th, .words td { text-align: left; }
 .words td:last-child { white-space: normal; }
@@ -36,18 +36,19 @@ figure svg { display: block; width: 100%; height: auto; background: #fff; border
   border-radius: 6px; padding: 4px; }
 .figures > figure:only-child { grid-column: 1 / -1; max-width: 40rem; }
 figcaption { font-size: .875rem; color: var(--muted); margin: .35rem .25rem 0; }
-pre { overflow-x: auto; background: var(--soft); border: 1px solid var(--line); border-radius: 6px; padding: .75rem;
-  font-size: .8125rem; line-height: 1.45; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--soft); border: 1px solid var(--line);
+  border-radius: 6px; padding: .75rem; font-size: .8125rem; line-height: 1.45; }
 summary { cursor: pointer; margin: .5rem 0; }
-.stacked table { width: 100%; }
-.stacked th, .stacked td { text-align: left; white-space: normal; vertical-align: top; padding: .35rem .5rem; }
+.stacked td { white-space: normal; }
+.words.stacked td { vertical-align: top; padding: .35rem .5rem; }
 td code { display: block; color: var(--muted); font-size: .75rem; overflow-wrap: anywhere; }
-@media (min-width: 48rem) { .stacked td:last-child { min-width: 17rem; } }
+@media (min-width: 48rem) { .words.stacked td:last-child { min-width: 17rem; } }
 @media (max-width: 48rem) {
   .stacked thead { display: none; }
   .stacked table, .stacked tbody, .stacked tr { display: block; }
   .stacked tr { border-bottom: 2px solid var(--line); padding: .5rem 0; }
-  .stacked td { display: grid; grid-template-columns: 6rem minmax(0, 1fr); border: 0; padding: .1rem 0; }
+  .stacked td { display: grid; grid-template-columns: 6rem minmax(0, 1fr); border: 0; padding: .1rem 0;
+    text-align: left; }
   .stacked td::before { content: attr(data-head); color: var(--muted); }
   .stacked td > * { grid-column: 2; justify-self: start; }
 }

@@ -460,7 +460,7 @@ def test_a_figure_shrinks_with_its_page_and_can_be_seen_alone() -> None:
 
     # two panels of 5.2 inches
     assert '<svg role="img" aria-label="Fig. 5: accuracy over steps" style="max-width: 67.6rem" ' in text
-    assert '<a href="fig5.svg">The picture alone</a>' in text
+    assert ' <a href="fig5.svg">The picture alone</a>.</figcaption>' in text
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def _unfinished(entries: Sequence[Entry]) -> list[Html]:
     return [
         tag("h2", "Unfinished runs"),
         tag("p", intro),
-        page.table(["Run", "State", "Saved at step", "Why", "To go on"], rows, words=True),
+        page.table(["Run", "State", "Saved at step", "Why", "To go on"], rows, words=True, stacked=True),
     ]
 
 
@@ -233,7 +233,7 @@ def _summary_table(rows: Sequence[Summary], runs: Sequence[Run]) -> Html:
     if left_out:
         notes.append(f"Runs left out because they repeat the settings and seed of another run: {left_out}.")
     cells = [[cell(row) for cell in columns.values()] for row in rows]
-    return page.join([page.table(list(columns), cells), tag("p", " ".join(notes))])
+    return page.join([page.table(list(columns), cells, stacked=True), tag("p", " ".join(notes))])
 
 
 def _probe_cell(row: Summary) -> str:

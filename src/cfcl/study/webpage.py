@@ -54,7 +54,7 @@ def _verdicts(part: Part) -> Html:
     ]
     judged = [
         tag("h2", "Verdicts"),
-        page.table(report.HEAD, rows, stacked=True),
+        page.table(report.HEAD, rows, words=True, stacked=True),
         tag("p", report.RULE),
         _fold("Every test, claim by claim", *folded),
     ]
@@ -88,8 +88,8 @@ def _chapter(item: Chapter) -> Html:
     if item.picture is None:
         parts += [tag("p", item.caption), tag("p", item.nothing)]
     else:
-        parts.append(page.figure(_scaled(item.picture), item.title, item.caption))
-        parts.append(tag("p", tag("a", "The picture alone", href=f"{item.name}.svg")))
+        alone = tag("a", "The picture alone", href=f"{item.name}.svg")
+        parts.append(page.figure(_scaled(item.picture), item.title, page.join([f"{item.caption} ", alone, "."])))
     if item.table.rows:
         numbers = page.table(item.table.head, item.table.rows)
         long = len(item.table.rows) > report.LONG
