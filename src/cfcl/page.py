@@ -39,7 +39,7 @@ figcaption { font-size: .875rem; color: var(--muted); margin: .35rem .25rem 0; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--soft); border: 1px solid var(--line);
   border-radius: 6px; padding: .75rem; font-size: .8125rem; line-height: 1.45; }
 summary { cursor: pointer; margin: .5rem 0; }
-.stacked td { white-space: normal; }
+.stacked td:first-child, .words.stacked td { white-space: normal; }
 .words.stacked td { vertical-align: top; padding: .35rem .5rem; }
 td code { display: block; color: var(--muted); font-size: .75rem; overflow-wrap: anywhere; }
 @media (min-width: 48rem) { .words.stacked td:last-child { min-width: 17rem; } }
@@ -48,7 +48,7 @@ td code { display: block; color: var(--muted); font-size: .75rem; overflow-wrap:
   .stacked table, .stacked tbody, .stacked tr { display: block; }
   .stacked tr { border-bottom: 2px solid var(--line); padding: .5rem 0; }
   .stacked td { display: grid; grid-template-columns: 6rem minmax(0, 1fr); border: 0; padding: .1rem 0;
-    text-align: left; }
+    text-align: left; white-space: normal; }
   .stacked td::before { content: attr(data-head); color: var(--muted); }
   .stacked td > * { grid-column: 2; justify-self: start; }
 }
