@@ -316,6 +316,8 @@ def test_fig6_says_where_uniform_exchange_did_not_get_there() -> None:
         milestones={"usps explicit": [0.625]},
     )
     assert _texts(figures.draw(never)["fig6"].axes[0]) == ["never reached, nor by uniform"]
+    at_once = replace(never, about={**never.about, "milestones": {"usps explicit": [0.5]}})
+    assert _texts(figures.draw(at_once)["fig6"].axes[0]) == ["reached before anything was sent"]
 
 
 def test_fig6_shows_half_as_far_from_nothing_as_double() -> None:

@@ -28,7 +28,7 @@ SAVED = ("bytes", "seconds")
 _LINE = 0.19
 """Inches of one dot."""
 _NEAREST, _FARTHEST = 1.2, 3.0
-"""Doublings that an axis shows at least and at most, on either side of no saving."""
+"""Doublings that an axis shows at least, and at most of an interval, on either side of no saving."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,8 @@ class Toll:
 
     @property
     def shown(self) -> bool:
-        """Whether there is a bar: half of the seeds or more reached it."""
+        """Whether a table has it: half of the seeds or more reached it."""
         return bool(self.reached) and 2 * len(self.reached) >= self.seeds
-
-    @property
-    def note(self) -> str:
-        """How many seeds reached it, if some did and some did not."""
-        return f"{len(self.reached)}/{self.seeds}" if 0 < len(self.reached) < self.seeds else ""
 
     def mean(self, part: Cost) -> float:
         """Over the seeds that reached it."""
@@ -116,21 +111,23 @@ def _dots(axes: Axes, pairs: Pairs, goals: Iterable[float], cost: str, looks: Ma
         found = saving(pairs[method], [goal], cost)
         if found.estimate is None or found.failed:
             words: Any = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
-            axes.annotate(missed(found, len(pairs[method])), (0.0, place), color=style.GREY, **words)
+            axes.annotate(_missed(found, pairs[method], goal), (0.0, place), color=style.GREY, **words)
             continue
         estimate, colour = layout.spread_of(found.estimate), looks[method].colour
         mean, low, high = (_doublings(value) for value in (estimate.mean, estimate.low, estimate.high))
-        axes.hlines(place, max(low, -_FARTHEST), min(high, _FARTHEST), color=colour, linewidth=1.5)
+        axes.hlines(place, low, high, color=colour, linewidth=1.5)
         axes.plot([mean], [place], **(looks[method].options | {"linestyle": ""}))
-        farthest = max(farthest, abs(mean), *(abs(end) for end in (low, high) if math.isfinite(end)))
+        farthest = max(farthest, abs(mean), *(min(abs(end), _FARTHEST) for end in (low, high)))
     return farthest
 
 
-def missed(found: Saving, seeds: int) -> str:
+def _missed(found: Saving, pairs: Mapping[int, tuple[Measured, Measured]], goal: float) -> str:
     """Why there is no dot."""
-    if not found.failed:
-        return "never reached, nor by uniform"
-    return "never reached" if len(found.failed) == seeds else f"not reached in {len(found.failed)} of {seeds} seeds"
+    if found.failed:
+        whole = len(found.failed) == len(pairs)
+        return "never reached" if whole else f"not reached in {len(found.failed)} of {len(pairs)} seeds"
+    there = any(reach(run, goal) for _, run in pairs.values())
+    return "reached before anything was sent" if there else "never reached, nor by uniform"
 
 
 def _notes(axes: Axes, pairs: Pairs, goals: Sequence[float]) -> None:
@@ -146,14 +143,14 @@ def _notes(axes: Axes, pairs: Pairs, goals: Sequence[float]) -> None:
 
 def _doublings(saved: float) -> float:
     """A saving in percent where half and double lie equally far from no saving."""
-    return -math.log2(max(1 - saved / 100, 2.0**-10)) if math.isfinite(saved) else math.copysign(math.inf, saved)
+    return -math.log2(max(1 - saved / 100, 2.0**-10))
 
 
 def _frame(axes: Axes, names: list[str], farthest: float) -> None:
-    reach = min(max(farthest * 1.05, _NEAREST), _FARTHEST)
+    end = max(1.05 * farthest, _NEAREST)
     axes.set_yticks(range(len(names)), names)
-    axes.set(ylim=(len(names) - 0.5, -0.5), xlim=(-reach, reach))
-    ticks = range(-int(reach), int(reach) + 1)
+    axes.set(ylim=(len(names) - 0.5, -0.5), xlim=(-end, end))
+    ticks = range(-int(end), int(end) + 1)
     axes.set_xticks(list(ticks), [f"{100 * (1 - 2.0**-tick):.3g}" for tick in ticks])
     axes.tick_params(axis="y", length=0)
 
