@@ -45,9 +45,10 @@ bench-flower: .venv-flower/.installed bench  ## the same with Flower's simulatio
 		jaxtyping pydantic pillow scipy
 	touch $@
 
-results: $(STAMP)  ## draw everything in docs/results again from its records: no byte changes
+results: $(STAMP)  ## draw docs/results again from its records, and docs/images/idea.svg: no byte changes
 	$(BIN)/cfcl redraw docs/results/quick
 	$(BIN)/cfcl redraw docs/results/full --into README.md
+	$(BIN)/python docs/images/idea.py
 
 clean:
 	rm -rf $(VENV) .venv-flower .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutants .import_linter_cache

@@ -1,11 +1,17 @@
 """Tests that need minutes, rights or programs; each skips with the reason where they are not there."""
 
+import html
+import json
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FILES = ("card.md", "config.toml", "metrics.jsonl", "costs.json", "encoder.safetensors")
 SETTINGS = (
     "train.steps=200",
@@ -30,6 +36,30 @@ def cfcl(*words: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "cfcl", *words], capture_output=True, text=True, timeout=timeout, check=False
     )
+
+
+def seen(text: str, folder: Path, width: int, script: str = "") -> dict[str, Any]:
+    """What a script has written into `data-seen` of the outer page, with the page `text` in a frame of this width.
+
+    A window of less than 500 pixels is made wider, but a frame is as wide as it says. The `script` is the outer page's.
+    """
+    frame = f'<iframe srcdoc="{html.escape(text)}" style="border: 0; width: {width}px; height: 900px"></iframe>'
+    outer = folder / "frame.html"
+    outer.write_text(f'<!DOCTYPE html><meta charset="utf-8"><body style="margin: 0">{frame}{script}', encoding="utf-8")
+    found = dom(outer)
+    written = re.search(r'data-seen="([^"]*)"', found)
+    assert written, found[-3000:]
+    read: dict[str, Any] = json.loads(html.unescape(written[1]))
+    return read
+
+
+def dom(page: Path) -> str:
+    """A page after its scripts have run."""
+    assert BROWSER is not None
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={page.parent / 'profile'}"]
+    options += ["--window-size=1280,900", "--virtual-time-budget=10000", "--dump-dom"]
+    words = [BROWSER, *options, page.as_uri()]
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 def files(folder: Path) -> dict[str, bytes]:

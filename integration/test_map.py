@@ -2,11 +2,7 @@
 
 import base64
 import hashlib
-import html
-import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from integration.conftest import cfcl, run_words
+from integration import conftest
+from integration.conftest import BROWSER, cfcl, dom, run_words
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs Chromium, which is not installed")
 
 STEPS = """
@@ -96,23 +92,7 @@ def _seen(page: Path, folder: Path, width: int) -> dict[str, Any]:
     digest = base64.b64encode(hashlib.sha256(STEPS.encode()).digest()).decode()
     text = text.replace("script-src ", f"script-src 'sha256-{digest}' ", 1)
     text = text.replace("</body>", f"<script>{STEPS}</script></body>")
-    # A window of less than 500 pixels is made wider, but a frame is as wide as it says.
-    frame = f'<iframe srcdoc="{html.escape(text)}" style="border: 0; width: {width}px; height: 900px"></iframe>'
-    (folder / "frame.html").write_text(f'<!DOCTYPE html><meta charset="utf-8"><body style="margin: 0">{frame}')
-    found = _dom(folder / "frame.html")
-    written = re.search(r'data-seen="([^"]*)"', found)
-    assert written, found[-3000:]
-    seen: dict[str, Any] = json.loads(html.unescape(written[1]))
-    return seen
-
-
-def _dom(page: Path) -> str:
-    assert BROWSER is not None
-    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={page.parent / 'profile'}"]
-    options += ["--window-size=1280,900", "--virtual-time-budget=10000", "--dump-dom"]
-    return subprocess.run(
-        [BROWSER, *options, page.as_uri()], capture_output=True, text=True, timeout=120, check=True
-    ).stdout
+    return conftest.seen(text, folder, width)
 
 
 @pytest.mark.parametrize("width", [1280, 400])
@@ -148,6 +128,6 @@ def test_the_map_is_drawn_moved_and_searched(page: Path, tmp_path: Path, width: 
 def test_nothing_else_runs_in_the_page(page: Path, tmp_path: Path) -> None:
     """A script that got into the page would be stopped by its policy."""
     (tmp_path / "copy.html").write_text(page.read_text().replace("</body>", f"<script>{STEPS}</script></body>"))
-    found = _dom(tmp_path / "copy.html")
+    found = dom(tmp_path / "copy.html")
     assert 'data-ready="true"' in found
     assert "data-seen" not in found

@@ -118,7 +118,8 @@ def redraw(
     into: Annotated[
         Path | None,
         typer.Option(
-            help="A Markdown file to put the verdicts in, too: between `<!-- verdicts -->` and `<!-- /verdicts -->`."
+            help="A Markdown file to put a summary of the verdicts in, too: between `<!-- verdicts -->` and "
+            "`<!-- /verdicts -->`."
         ),
     ] = None,
 ) -> None:
@@ -132,7 +133,7 @@ def redraw(
         found = report.compose(bundle.read(folder))
         pages.write(found, folder)
         if into is not None:
-            pages.insert_verdicts(found, into)
+            pages.insert_verdicts(found, folder, into)
         console.print(progress.verdicts(found[0].judgements))
         console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
 

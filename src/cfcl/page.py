@@ -26,7 +26,7 @@ nav { display: flex; flex-wrap: wrap; gap: .25rem 1rem; }
 .wide { overflow-x: auto; margin: .75rem 0; }
 table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th { background: var(--soft); }
+th { background: var(--soft); white-space: normal; vertical-align: bottom; }
 th:first-child, td:first-child { text-align: left; }
 .words th, .words td { text-align: left; }
 .words td:last-child { white-space: normal; }
@@ -36,11 +36,25 @@ figure svg { display: block; width: 100%; height: auto; background: #fff; border
   border-radius: 6px; padding: 4px; }
 .figures > figure:only-child { grid-column: 1 / -1; max-width: 40rem; }
 figcaption { font-size: .875rem; color: var(--muted); margin: .35rem .25rem 0; }
-pre { overflow-x: auto; background: var(--soft); border: 1px solid var(--line); border-radius: 6px; padding: .75rem;
-  font-size: .8125rem; line-height: 1.45; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--soft); border: 1px solid var(--line);
+  border-radius: 6px; padding: .75rem; font-size: .8125rem; line-height: 1.45; }
 summary { cursor: pointer; margin: .5rem 0; }
-.good { color: light-dark(#0b6b2c, #6fd48f); } .bad { color: light-dark(#a3200d, #ff9a86); }
-.even { color: light-dark(#1f4e9c, #9cc1ff); } .open { color: var(--muted); }
+.stacked td:first-child, .words.stacked td { white-space: normal; }
+.words.stacked td { vertical-align: top; padding: .35rem .5rem; }
+td code { display: block; color: var(--muted); font-size: .75rem; overflow-wrap: anywhere; }
+@media (min-width: 48rem) { .words.stacked td:last-child { min-width: 17rem; } }
+@media (max-width: 48rem) {
+  .stacked thead { display: none; }
+  .stacked table, .stacked tbody, .stacked tr { display: block; }
+  .stacked tr { border-bottom: 2px solid var(--line); padding: .5rem 0; }
+  .stacked td { display: grid; grid-template-columns: 6rem minmax(0, 1fr); border: 0; padding: .1rem 0;
+    text-align: left; white-space: normal; }
+  .stacked td::before { content: attr(data-head); color: var(--muted); }
+  .stacked td > * { grid-column: 2; justify-self: start; }
+}
+.verdict { border: 1.5px solid; border-radius: 4px; padding: 0 .4em; white-space: nowrap; font-size: .8125rem; }
+.good { color: light-dark(#0a4f9c, #8cc2ff); } .bad { color: light-dark(#a63c00, #ffa06b); }
+.even { color: light-dark(#5b3f8c, #c9b3ff); } .open { color: var(--muted); border-style: dashed; }
 """
 
 
@@ -61,11 +75,21 @@ def join(children: Iterable[str]) -> Html:
     return Html("".join(child if isinstance(child, Html) else _escaped(child) for child in children))
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, words: bool = False) -> Html:
-    """A table that scrolls where it is too wide; numbers stand to the right, `words` to the left."""
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, words: bool = False, stacked: bool = False) -> Html:
+    """A table that scrolls where it is too wide; numbers stand to the right, `words` to the left.
+
+    One that is `stacked` wraps its words, and on a narrow page puts the cells of a row below each other.
+    """
     top = tag("thead", tag("tr", *(tag("th", cell, scope="col") for cell in head)))
-    body = tag("tbody", *(tag("tr", *(tag("td", cell) for cell in row)) for row in rows))
-    return tag("div", tag("table", top, body), class_="wide words" if words else "wide")
+    cells = (zip(row, head, strict=True) for row in rows)
+    body = tag(
+        "tbody",
+        *(
+            tag("tr", *(tag("td", cell, **({"data_head": name} if stacked else {})) for cell, name in row))
+            for row in cells
+        ),
+    )
+    return tag("div", tag("table", top, body), class_="wide" + " words" * words + " stacked" * stacked)
 
 
 def figure(svg: str, title: str, caption: str) -> Html:

@@ -34,9 +34,15 @@ def as_markdown(text: str) -> str:
     return re.sub(r"([\\`*_\[\]|~$])", r"\\\1", html.escape(line, quote=False))
 
 
+class Markdown(str):
+    """Mark-up: everything else is escaped before it enters a table."""
+
+    __slots__ = ()
+
+
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of `rows`, in Markdown."""
-    plain = [[as_markdown(cell) for cell in row] for row in (head, *rows)]
+    plain = [[cell if isinstance(cell, Markdown) else as_markdown(cell) for cell in row] for row in (head, *rows)]
     lines = [plain[0], ["---"] * len(head), *plain[1:]]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 

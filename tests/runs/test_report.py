@@ -90,17 +90,17 @@ def test_a_page_about_three_methods(make_run: MakeRun, tmp_path: Path) -> None:
     ]
     # 0.75 - 0.6875 = 0.0625 and 0.875 - 0.625 = 0.25; their mean is 0.15625
     assert (
-        "Highest final probe accuracy of 3: cfcl-explicit with 0.8125. Gain over FedAvg: +0.1562 on average over 2 "
-        "paired seeds (from +0.0625 to +0.2500; positive in 2 of 2). With only 2 seeds, a small difference may still "
+        "Highest final probe accuracy of 3: cfcl-explicit with 81.2 %. Gain over FedAvg: +15.6 points on average over "
+        "2 paired seeds (from +6.2 to +25.0; positive in 2 of 2). With only 2 seeds, a small difference may still "
         "be chance." in page.text
     )
     finals, devices, differences, versions = page.tables
     # probes 0.125 apart have the standard deviation 0.125 / sqrt(2); 20 steps of 0.1 s, and 0.75 s of selection
-    assert finals[0][:5] == ["Method", "Seeds", "Probe accuracy", "Gain over FedAvg", "kNN"]
+    assert finals[0][:5] == ["Method", "Seeds", "Probe accuracy (%)", "Gain over FedAvg (points)", "kNN (%)"]
     assert [row[:5] for row in finals[1:]] == [
-        ["fedavg", "2", "0.6562 ± 0.0442", "–", "0.4062"],
-        ["cfcl-explicit", "2", "0.8125 ± 0.0884", "+0.1562", "0.5625"],
-        ["cfcl-implicit", "2", "0.6250 ± 0.0000", "-0.0312", "0.3750"],
+        ["fedavg", "2", "65.6 ±4.4", "–", "40.6"],
+        ["cfcl-explicit", "2", "81.2 ±8.8", "+15.6", "56.2"],
+        ["cfcl-implicit", "2", "62.5 ±0.0", "-3.1", "37.5"],
     ]
     assert finals[0][5:] == ["CKA", "Pushed", "Pulled", "Uplink", "Delay", "of which selection"]
     assert finals[1][5:] == ["0.750", "0 B", "0 B", "800 kB", "2.00 s", "0.00 s"]
@@ -131,13 +131,11 @@ def test_a_page_with_few_labels_and_yardsticks(make_run: MakeRun) -> None:
     assert page.headings[:5] == [
         "cfcl report: tiny, validation accuracy", "tiny", "Summary", "What you would use instead", "Learning curves",
     ]  # fmt: skip
-    assert "Highest final validation accuracy of the probe of 2: fedavg with 0.7500" in page.text
+    assert "Highest final validation accuracy of the probe of 2: fedavg with 75.0 %" in page.text
     assert "Accuracies are of validation images, not of test images: fedavg, uniform-explicit." in page.text
     summary_table, by_labels = page.tables[:2]
     # 1.96 sqrt(0.75 * 0.25 / 400) = 0.0424; with three labels 0.5, features 0.875 and 0.625
-    assert summary_table[1][:3] == ["fedavg", "1", "0.7500 ± 0.0424"]
-    assert summary_table[0][-3:] == ["3/class", "Features, 3/class", "Features, all labels"]
-    assert summary_table[1][-3:] == ["0.5000 ± 0.0490", "0.6250 ± 0.0474", "0.8750 ± 0.0324"]
+    assert summary_table[1][:3] == ["fedavg", "1", "75.0 ±4.2"]
     assert by_labels == [
         ["", "Numbers per image", "3/class", "30/class", "all labels"],
         ["fedavg, embedding", "", "50.0 ±4.9", "–", "75.0 ±4.2"],
@@ -188,14 +186,14 @@ def _check_self_contained(text: str) -> None:
 def test_one_seed_proves_nothing(make_run: MakeRun) -> None:
     runs = [make_run("fedavg", probe=(0.5, 0.5, 0.75)), make_run(probe=(0.5, 0.5, 0.625))]
 
-    found = report.headline(runs)
+    found = report.headline(summary.by_curve(runs))
 
     assert found == (
-        "Highest final probe accuracy of 2: fedavg with 0.7500. No exchange exceeded it. "
+        "Highest final probe accuracy of 2: fedavg with 75.0 %. No exchange exceeded it. "
         "One seed proves nothing: any difference may be chance."
     )
-    assert report.headline(runs[1:]) == (
-        "Final probe accuracy: cfcl-explicit with 0.6250. One seed proves nothing: any difference may be chance."
+    assert report.headline(summary.by_curve(runs[1:])) == (
+        "Final probe accuracy: cfcl-explicit with 62.5 %. One seed proves nothing: any difference may be chance."
     )
 
 
@@ -203,13 +201,13 @@ def test_the_headline_says_how_much_is_known(make_run: MakeRun) -> None:
     fedavg = [make_run("fedavg", seed=seed, probe=(0.5, 0.5, 0.5)) for seed in range(5)]
     explicit = [make_run(seed=seed, probe=(0.5, 0.5, 0.625 if seed else 0.375)) for seed in range(5)]
 
-    assert report.headline([*fedavg, *explicit]) == (
-        "Highest final probe accuracy of 2: cfcl-explicit with 0.5750. Gain over FedAvg: +0.0750 on average over 5 "
-        "paired seeds (from -0.1250 to +0.1250; positive in 4 of 5). All numbers are means over 5 seeds."
+    assert report.headline(summary.by_curve([*fedavg, *explicit])) == (
+        "Highest final probe accuracy of 2: cfcl-explicit with 57.5 %. Gain over FedAvg: +7.5 points on average over 5 "
+        "paired seeds (from -12.5 to +12.5; positive in 4 of 5). All numbers are means over 5 seeds."
     )
-    assert report.headline([fedavg[1], explicit[1]]) == (
-        "Highest final probe accuracy of 2: cfcl-explicit with 0.6250. Gain over FedAvg in the same seed: +0.1250. "
-        "One seed proves nothing: any difference may be chance."
+    assert report.headline(summary.by_curve([fedavg[1], explicit[1]])) == (
+        "Highest final probe accuracy of 2: cfcl-explicit with 62.5 %. Gain over FedAvg in the same seed: +12.5 "
+        "points. One seed proves nothing: any difference may be chance."
     )
 
 
@@ -220,9 +218,43 @@ def test_headline_names_ties_and_missing_comparisons_and_leaves_out_references(m
         make_run("oracle-explicit", probe=(0.5, 0.5, 1.0)),
     ]
 
-    assert report.headline(runs) == (
-        "Highest final probe accuracy of 2: uniform-explicit with 0.7500, equal to kmeans-explicit. There is no FedAvg "
-        "run with the same settings to compare it with. One seed proves nothing: any difference may be chance."
+    assert report.headline(summary.by_curve(runs)) == (
+        "Highest final probe accuracy of 2 (yardsticks apart): uniform-explicit with 75.0 %, equal to kmeans-explicit. "
+        "There is no FedAvg run with the same settings to compare it with. One seed proves nothing: any "
+        "difference may be chance."
+    )
+
+
+def test_the_headline_says_what_the_table_says(make_run: MakeRun) -> None:
+    runs = [
+        *(make_run("fedavg", seed=seed, probe=(0.5, 0.5, probe)) for seed, probe in enumerate((0.75, 0.5, 0.25))),
+        *(make_run("uniform-explicit", seed=seed, probe=(0.5, 0.5, 0.6)) for seed in range(3)),
+        *(make_run("cfcl-explicit", seed=seed, probe=(0.5, 0.5, 0.55)) for seed in range(3)),
+    ]
+
+    page = Page(report.render(runs))
+
+    rows = page.tables[0][1:]
+    best = max(rows, key=lambda row: float(row[2].split()[0]))
+    # 60 - 75, 60 - 50 and 60 - 25 points: +10 on average
+    assert best[:4] == ["uniform-explicit", "3", "60.0 ±0.0", "+10.0"]
+    assert f"of {len(rows)}: {best[0]} with 60.0 %. Gain over FedAvg: {best[3]} points" in page.text
+
+
+def test_rows_with_different_seeds_are_not_ranked(make_run: MakeRun) -> None:
+    # CF-CL has the higher mean, 65 against 60, and is behind in the seed that both have: 65 against 75
+    runs = [
+        *(make_run("fedavg", seed=seed, probe=(0.5, 0.5, probe)) for seed, probe in enumerate((0.75, 0.45))),
+        make_run("cfcl-explicit", seed=0, probe=(0.5, 0.5, 0.65)),
+    ]
+
+    assert report.headline(summary.by_curve(runs)) == (
+        "Not all rows have the same seeds and images, so their means are not ranked. Largest gain over FedAvg, of "
+        "cfcl-explicit in the same seed: -10.0 points. One seed proves nothing: any difference may be chance."
+    )
+    assert report.headline(summary.by_curve([runs[0], make_run("uniform-explicit", seed=4)])) == (
+        "Not all rows have the same seeds and images, so their means are not ranked. None has a FedAvg run beside it. "
+        "One seed proves nothing: any difference may be chance."
     )
 
 

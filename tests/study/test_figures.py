@@ -12,13 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
 
 from cfcl import methods
 from cfcl.runs import style
 from cfcl.study import figures, layout, pages, report
 from cfcl.study.bundle import Measured, Study
-from cfcl.study.figures import distances
+from cfcl.study.figures import distances, gains
 from tests.study import made
 
 FIGURES = (
@@ -49,6 +48,7 @@ def everything(num_seeds: int = 2) -> Study:
         ("fig4", "digits", "cfcl-explicit"): mapped,
         **{(figure, "digits", "fedavg"): low for figure in ("fig5", "fig6")},
         **{(figure, "digits", f"cfcl-{mode}"): high for figure in ("fig5", "fig6") for mode in both},
+        **{("fig6", "digits", f"uniform-{mode}"): high for mode in both},
         **{("fig8", "digits", f"cfcl-{mode}", ("devices", number)): high for mode in both for number in (2, 10)},
         **{("fig9", "digits", "cfcl-explicit", ("reserve", kind), ("size", 5)): high for kind in ("kmeans", "random")},
         ("fig10", "digits", "cfcl-implicit", ("importance", "local"), ("period", 10)): high,
@@ -107,13 +107,8 @@ def _segments(axes: Axes) -> list[list[list[float]]]:
     return [np.asarray(part).round(3).tolist() for lines in found for part in lines.get_segments()]
 
 
-def _bars(axes: Axes) -> list[tuple[float, float]]:
-    """Bottoms and heights of the parts of bars."""
-    return [(bar.get_y(), bar.get_height()) for bar in axes.patches if isinstance(bar, Rectangle)]
-
-
 def test_every_figure_is_drawn_and_saved_with_the_same_bytes(tmp_path: Path) -> None:
-    *written, _, _ = pages.write(whole(), tmp_path / "one")
+    *written, _, _ = pages.write(whole(), tmp_path / "one")  # no panel of it stands for the study
     pages.write(report.compose(everything()), tmp_path / "other")
 
     names = [
@@ -236,9 +231,8 @@ def test_fig5_has_intervals_of_the_mean_from_three_seeds_on() -> None:
         (style.GREY, "--", ""),
     ]
     assert len(implicit.lines) == 3  # FedAvg and centralised stand beside both modes
-    assert _legend(figure) == [
-        *("FedAvg", "CF-CL", "uniform", "centralised (yardstick)", "oracle (yardstick)"),
-    ]
+    assert sorted(_texts(explicit)) == ["CF-CL", "FedAvg", "centralised (yardstick)", "oracle (yardstick)"]
+    assert explicit.get_ylim() == implicit.get_ylim()
 
 
 def test_a_panel_shows_the_seeds_that_all_its_methods_have() -> None:
@@ -262,8 +256,6 @@ def test_a_panel_shows_the_seeds_that_all_its_methods_have() -> None:
     assert [_y(line)[0] for line in implicit.lines] == [50, 50]
     assert implicit.get_title("right") == "1–2 seeds, bands: range"
     assert _y(_curve(drawn["fig8"].axes[0], style.BLACK)) == [25]
-    assert [axes.get_title("right") for axes in drawn["fig6"].axes] == ["1 seed", "1 seed"]
-    assert [text for text in _texts(drawn["fig6"].axes[0]) if text == "×"] == ["×"]
 
 
 def test_fig5_draws_the_steps_that_all_seeds_have() -> None:
@@ -277,15 +269,16 @@ def test_fig5_draws_the_steps_that_all_seeds_have() -> None:
     assert _y(axes.lines[0]) == [50, 87.5]
 
 
-def test_fig6_stacks_what_was_sent_and_crosses_out_what_was_not_reached() -> None:
+def test_fig6_shows_what_is_saved_against_uniform_exchange_or_says_why_not() -> None:
     late, silent = (0.5, 0.5, 0.75), {"push": 0, "pull": 0}
     figure = figures.draw(
         made.study(
             {
                 ("fig6", "usps", "fedavg"): [made.record(LOW, **silent)] * 3,
-                ("fig6", "usps", "cfcl-explicit"): [HIGH, late, LOW],
-                ("fig6", "usps", "uniform-explicit"): [HIGH, LOW, LOW],
-                ("fig6", "usps", "kmeans-explicit"): [None, None, None],
+                ("fig6", "usps", "cfcl-explicit"): [HIGH, HIGH, HIGH],
+                ("fig6", "usps", "uniform-explicit"): [HIGH, late, HIGH],
+                ("fig6", "usps", "kmeans-explicit"): [HIGH, HIGH, LOW],
+                ("fig6", "usps", "bulk-explicit"): [None, None, None],
                 ("fig6", "usps", "oracle-explicit"): [HIGH, HIGH, HIGH],
             },
             milestones={"usps explicit": [0.625]},
@@ -293,37 +286,51 @@ def test_fig6_stacks_what_was_sent_and_crosses_out_what_was_not_reached() -> Non
     )["fig6"]
 
     sent, seconds = figure.axes
-    # HIGH crosses 0.625 at step 5, late at step 15; a step is 50 B pushed, 150 B pulled, 100 B up and 0.1 s
-    assert _bars(sent) == [(0, 500), (500, 1500), (2000, 1000)]
-    assert [height for _, height in _bars(seconds)] == pytest.approx([1.0])
-    assert [[end[1] for end in ends] for ends in _segments(seconds)] == [[0.5, 1.5]]
+    assert sent.get_xlim() == seconds.get_xlim()
+    assert [text.get_text() for text in sent.get_yticklabels()] == ["to 62.5 %:   FedAvg", "CF-CL", "K-means"]
     for axes in figure.axes:
-        assert [text for text in _texts(axes) if text == "×"] == ["×", "×"]
-        assert [text for text in _texts(axes) if "/" in text] == ["2/3", "1/3"]
-        assert [text.get_text() for text in axes.get_xticklabels()] == ["62.5"]
-        assert axes.get_yscale() == "linear"
-    assert _legend(figure) == ["FedAvg", "CF-CL", "uniform", "pushed", "pulled", "uplink"]
+        assert [text for text in _texts(axes) if text] == ["never reached", "not reached in 1 of 3 seeds"]
+        (dot,) = [line for line in axes.lines if line.get_marker() == "s"]
+        # HIGH crosses 0.625 at step 5 of 20, late at step 15: a third in one of three seeds, so log2(3) / 3 doublings
+        assert np.asarray(dot.get_xdata()).tolist() == pytest.approx([0.5283208])
+        assert _y(dot) == [1]
+    assert (sent.get_title(), seconds.get_title("right")) == ("", "3 seeds, bars: 95 %")
+    assert [text.get_text() for text in sent.get_xticklabels()][-2:] == ["50", "75"]
 
 
-def test_fig6_half_of_the_seeds_make_a_bar() -> None:
+def test_fig6_says_where_uniform_exchange_did_not_get_there() -> None:
     study = made.study(
-        {("fig6", "usps", "cfcl-explicit"): [HIGH, LOW]}, milestones={"usps explicit": [0.625], "usps implicit": [0.5]}
+        {
+            ("fig6", "usps", "cfcl-explicit"): [HIGH, HIGH, LOW],
+            ("fig6", "usps", "uniform-explicit"): [LOW, HIGH, LOW],
+            ("fig6", "usps", "bulk-explicit"): [LOW, HIGH, LOW],
+        },
+        milestones={"usps explicit": [0.625, 1.0], "usps implicit": [0.5]},
     )
 
-    sent, _ = figures.draw(study)["fig6"].axes
+    sent, seconds = figures.draw(study)["fig6"].axes
 
-    assert _texts(sent) == ["1/2"]
-    assert len(_bars(sent)) == 3
+    # in seed 1 uniform exchange never gets there, in seed 3 neither does
+    notes = ["at least, 2 of 3 seeds", "1 of 3 seeds"] * 2
+    assert [text for text in _texts(seconds) if text] == notes
+    assert [text for text in _texts(sent) if text] == []
+    never = made.study(
+        {("fig6", "usps", f"{method}-explicit"): [LOW] for method in ("cfcl", "uniform")},
+        milestones={"usps explicit": [0.625]},
+    )
+    assert _texts(figures.draw(never)["fig6"].axes[0]) == ["never reached, nor by uniform"]
+    at_once = replace(never, about={**never.about, "milestones": {"usps explicit": [0.5]}})
+    assert _texts(figures.draw(at_once)["fig6"].axes[0]) == ["reached before anything was sent"]
 
 
-def test_fig6_is_logarithmic_only_where_costs_differ_by_orders() -> None:
-    def scale(*milestones: float) -> str:
-        study = made.study({("fig6", "usps", "cfcl-explicit"): [HIGH]}, milestones={"usps explicit": list(milestones)})
-        return str(figures.draw(study)["fig6"].axes[0].get_yscale())
+def test_fig6_shows_half_as_far_from_nothing_as_double() -> None:
+    def at(mine: Sequence[float], theirs: Sequence[float]) -> float:
+        places = {("fig6", "usps", "cfcl-explicit"): [mine], ("fig6", "usps", "uniform-explicit"): [theirs]}
+        axes = figures.draw(made.study(places, milestones={"usps explicit": [0.75]}))["fig6"].axes[0]
+        return float(np.asarray(next(line for line in axes.lines if line.get_marker() == "s").get_xdata())[0])
 
-    # HIGH rises by 0.025 a step: 0.505 takes 0.2 steps, 1.0 takes 20
-    assert scale(0.51, 1.0) == "linear"
-    assert scale(0.5025, 1.0) == "log"
+    early, late = (0.5, 0.75, 0.75), (0.5, 0.5, 0.75)  # at step 10, and at step 20
+    assert (at(early, late), at(late, early)) == (1.0, -1.0)
 
 
 def test_fig7_pools_the_items_of_all_worlds_but_the_pilots() -> None:
@@ -368,20 +375,28 @@ def test_fig8_has_a_line_a_method_over_evenly_spaced_numbers() -> None:
                 ("fig8", "usps", "fedavg", ("devices", 2)): [(0.25, 0.25, 0.25)] * 3,
                 ("fig8", "usps", "cfcl-implicit", ("devices", 10)): [(0.5, 0.5, 0.8)] * 3,
                 ("fig8", "usps", "cfcl-implicit", ("devices", 2)): [None],
+                ("fig8", "usps", "uniform-implicit", ("devices", 10)): [(0.55, 0.55, 0.55)] * 3,
+                ("fig8", "usps", "uniform-implicit", ("devices", 2)): [(0.4, 0.4, 0.4)] * 3,
             }
         )
     )["fig8"]
 
-    final, area = figure.axes
-    assert (final.get_ylabel(), area.get_ylabel()) == ("final accuracy (%)", "mean accuracy (%)")
-    assert [text.get_text() for text in final.get_xticklabels()] == ["2", "10"]
-    assert _y(_curve(final, style.BLACK)) == [25, 50]
-    assert _y(_curve(final, style.BLUE)) == pytest.approx([80])
+    level, more = figure.axes
+    assert level.get_title("left") == "usps, implicit: mean accuracy (%)"
+    assert [text.get_text() for text in level.get_xticklabels()] == ["2", "10"]
+    assert _y(_curve(level, style.BLACK)) == [25, 50]
     # (0.5 * 10 + 0.65 * 10) / 20
-    assert _y(_curve(area, style.BLUE)) == pytest.approx([57.5])
-    assert np.asarray(_curve(area, style.BLUE).get_xdata()).round().tolist() == [1]
-    assert final.get_title("right") == "3 seeds, bars: 95 % interval"
-    assert _legend(figure) == ["FedAvg", "CF-CL"]
+    assert _y(_curve(level, style.BLUE)) == pytest.approx([57.5])
+    assert np.asarray(_curve(level, style.BLUE).get_xdata()).tolist() == [1]
+    # uniform exchange has 40 and 55: FedAvg is 15 and 5 below it, CF-CL 2.5 above
+    assert _y(_curve(more, style.BLACK)) == pytest.approx([-15, -5])
+    assert _y(_curve(more, style.BLUE)) == pytest.approx([2.5])
+    assert more.get_title("right") == "3 seeds, bars: 95 %"
+    assert sorted(_texts(level)) == ["CF-CL", "FedAvg", "uniform"]
+    assert sorted(_texts(more)) == ["CF-CL", "FedAvg"]
+    # a point is equally tall in both
+    spans = [high - low for low, high in (axes.get_ylim() for axes in figure.axes)]
+    assert spans[0] == pytest.approx(spans[1])
 
 
 def test_figs_9_to_11_have_a_line_a_value() -> None:
@@ -401,9 +416,17 @@ def test_figs_9_to_11_have_a_line_a_value() -> None:
         )
     )
 
-    assert _legend(drawn["fig9"]) == ["K-means reserve", "random reserve"]
-    assert _legend(drawn["fig10"]) == ["importance by the global model", "importance by the local model"]
-    assert _legend(drawn["fig11"]) == ["2 neighbours on average", "8 neighbours on average"]
+    assert sorted(_texts(drawn["fig9"].axes[0])) == ["K-means reserve", "random reserve"]
+    assert sorted(_texts(drawn["fig10"].axes[0])) == ["global model", "local model"]
+    assert sorted(_texts(drawn["fig11"].axes[0])) == ["2 neighbours", "8 neighbours"]
+    # without uniform exchange, lines are compared with the plain choice
+    beside = {name: drawn[name].axes[1] for name in ("fig9", "fig10", "fig11")}
+    assert [axes.get_title("left") for axes in beside.values()] == [
+        "points over random reserve",
+        "points over local model",
+        "points over 2 neighbours",
+    ]
+    assert [_y(axes.lines[0]) for axes in beside.values()] == [[-25], [-25], [-25]]
     for name, expected in (("fig9", [[25], [50]]), ("fig10", [[25], [50]]), ("fig11", [[50], [25]])):
         assert [_y(line) for line in drawn[name].axes[0].lines] == expected
 
@@ -445,9 +468,35 @@ def test_regime_compares_with_uniform_and_takes_it_from_the_base_where_it_did_no
     # against 50: 0, 10 and 20 have the mean 10 and reach 24.841; always 10 reaches nothing; the oracle is 30 ahead
     found = [(low[0], high[0]) for low, high in _segments(right)]
     assert found == [(-14.841, 34.841), (10, 10), (30, 30)]
-    assert right.get_title("right") == "3 seeds, bars: 95 % interval"
+    assert right.get_title("right") == "3 seeds, bars: 95 %"
     assert lone.get_title("right") == "1 seed"
     assert _legend(figure) == ["FedAvg", "CF-CL", "uniform", "novel (ours)", "oracle (yardstick)"]
+
+
+def test_uniform_exchange_runs_once_whichever_model_scores() -> None:
+    def level(percent: float) -> list[Sequence[float]]:
+        return [(percent / 100,) * 3]
+
+    drawn = figures.draw(
+        made.study(
+            {
+                ("fig10", "usps", "cfcl-explicit", ("importance", "global"), ("period", 10)): level(60),
+                ("fig10", "usps", "cfcl-explicit", ("importance", "local"), ("period", 10)): level(55),
+                ("fig10", "usps", "uniform-explicit", ("importance", "global"), ("period", 10)): level(50),
+            }
+        )
+    )["fig10"]
+
+    _, right = drawn.axes
+    assert right.get_title("left") == "points over uniform exchange"
+    assert [_y(line)[0] for line in right.lines[:2]] == pytest.approx([10, 5])
+
+
+def test_labels_stay_in_order_and_apart() -> None:
+    # 0.1 and 0.12 move to 0.06 and 0.16 around their mean; 0.5 stays
+    assert layout.apart([0.1, 0.12, 0.5], 0.1) == pytest.approx([0.06, 0.16, 0.5])
+    # all three at one place: around it
+    assert layout.apart([0.5, 0.5, 0.5], 0.2) == pytest.approx([0.3, 0.5, 0.7])
 
 
 def test_gains_in_redundant_data_are_paired_by_seed() -> None:
@@ -514,6 +563,11 @@ def test_gains_are_over_fedavg_and_over_uniform_exchange_of_the_mode() -> None:
 
     colour = style.LOOKS["cover-explicit"].colour
     assert [text.get_text() for text in left.texts] == ["+25.0", "+45.0", "+15.0"]
+    assert left.get_title("left") == "usps\npoints over FedAvg"
+    assert gains.hero(made.study({("gains", "svhn", "fedavg"): [LOW]})) is None
+    hero = gains.hero(study)
+    assert hero is not None
+    assert hero.axes[0].get_title("left") == "USPS, three labels per device\npoints over FedAvg"
     assert [text.get_text() for text in right.texts] == ["+20.0"]  # of the implicit mode there is no uniform exchange
     assert _curve(right, colour).get_xdata() == pytest.approx([20.0])
     assert left.get_xlim() == right.get_xlim()

@@ -31,7 +31,7 @@ def test_drawing_them_again_changes_no_byte_there_nor_in_the_readme(folder: Path
     assert [name for name in kept if made[name] != kept[name]] == []
     if folder.name == "full":
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
-        assert markdown.insert_verdicts(found[0], readme, "README.md") == readme
+        assert markdown.insert_verdicts(found[0], readme, "README.md", "docs/results/full/README.md#verdicts") == readme
 
 
 @pytest.mark.parametrize("folder", KEPT, ids=lambda folder: folder.name)

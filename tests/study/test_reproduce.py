@@ -60,8 +60,11 @@ def test_verdicts_go_where_a_document_has_a_place_for_them(tiny: Path, tmp_path:
 
     text = document.read_text(encoding="utf-8")
     assert result.exit_code == 0
-    assert text.startswith("# Mine\n\n<!-- verdicts -->\n\nOf 32 claims of the paper and its drafts: ")
-    assert text.endswith(" |\n\n<!-- /verdicts -->\n\nThe end\n")
+    assert text.startswith("# Mine\n\n<!-- verdicts -->\n\n- Of ")
+    assert text.endswith(
+        "\n- [Every claim with its tests, its runs and its command](smoke/README.md#verdicts).\n\n"
+        "<!-- /verdicts -->\n\nThe end\n"
+    )
     assert "old" not in text
     invoke("redraw", str(tmp_path / "smoke"), "--into", str(document))
     assert document.read_text(encoding="utf-8") == text

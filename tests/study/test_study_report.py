@@ -62,7 +62,7 @@ def test_a_page_about_every_figure(tmp_path: Path) -> None:
     assert page.tables[0][0] == list(report.HEAD)
     assert [row[0] for row in page.tables[0][1:]] == [item.claim.id for item in claims.judge(study) if item.findings]
     for figure in (*(f"fig{number}" for number in range(4, 12)), "regime", "redundancy", "frontier", "gains", "faults"):
-        command = f"cfcl reproduce {figure} --profile made --panels digits --seeds 1,2"
+        command = f"cfcl reproduce {figure} --profile made --panels digits --seeds 1-2"
         assert (command in page.text) == (figure != "fig7")  # its one model is of the first seed
     assert page.text.count("Versions: cfcl 0.1, torch 2.6.") == 13
     assert f"made by cfcl {__version__}" in page.text
@@ -70,7 +70,10 @@ def test_a_page_about_every_figure(tmp_path: Path) -> None:
     links = set(re.findall(r'(?:url\(|href=")([^")]*)', text))
     assert {link.removeprefix("#") for link in links if link.startswith("#")} <= inner
     pictures = {link for link in links if link.startswith("data:image/png;base64,")}
-    assert {link for link in links if not link.startswith("#")} - pictures == set(report.FILES)
+    assert {link for link in links if not link.startswith("#")} - pictures == {
+        *report.FILES,
+        *(f"{name}.svg" for name in FIGURES),
+    }
     for foreign in ("<script", "src=", "@import", "<link", "https://"):
         assert foreign not in text
     assert webpage.render(whole()) == text
@@ -89,14 +92,76 @@ def test_the_lead_counts_verdicts_and_missing_runs() -> None:
 
     # explicit mode ends 25 points ahead in all three seeds; nothing else can be compared
     assert {item.claim.id for item in judged if item.verdict == "supported"} == {"5c"}
-    total = len(judged)
-    assert found == (
-        f"Of {total} claims of the paper and its drafts: 1 supported, {total - 1} not run. 1 of 8 runs are missing."
-    )
+    assert found == ("Of 4 claims of the paper and its drafts: 1 supported (5c), 3 not run. 1 of 8 runs are missing.")
     row = next(row for row in Part(study, judged, []).rows if row[0] == "5c")
     assert row[1:3] == ["the paper", "✓ supported"]
     assert (row[4], row[6]) == ("1 of 1 supported", "")
     assert Part(study, judged, []).rows[0][5] == "–"
+
+
+def test_the_lead_counts_the_rows_of_the_table() -> None:
+    part = whole()[0]
+    marks = [row[2].partition(" ")[2] for row in part.rows]
+
+    counted = {
+        word: int(number) for number, word in re.findall(r"(\d+) (supported|contradicted|undecided|not run)", part.lead)
+    }
+
+    assert len(marks) == sum(map(int, re.findall(r"Of (\d+) claims", part.lead)))
+    assert counted == {word: marks.count(word) for word in set(marks)}
+
+
+def test_every_claim_names_its_figure_its_records_and_its_command() -> None:
+    study = made.study(
+        {
+            ("fig5", "usps", "cfcl-explicit"): [HIGH, HIGH, HIGH],
+            ("fig5", "usps", "cfcl-implicit"): [LOW, LOW, LOW],
+            ("fig5", "digits", "cfcl-explicit"): [HIGH],
+        }
+    )
+
+    text, readme = _page(study), _readme(study)
+
+    rows = {row[0]: row for row in Page(text).tables[0]}
+    one, other = (
+        f"cfcl reproduce fig5 --profile made --panels {words}" for words in ("usps --seeds 1-3", "digits --seeds 1")
+    )
+    assert rows["5c"][-1] == f"fig5 in cells.csv{one}{other}"
+    assert '<a href="#fig5">fig5</a> in <a href="cells.csv">' in text
+    (line,) = [line for line in readme.splitlines() if line.startswith("| 5c | the paper | ")]
+    assert line.endswith(f"[fig5](#fig5) in [cells.csv](cells.csv): `{one}` `{other}` |")
+    assert '<a id="fig5"></a>' in readme
+
+
+def test_a_verdict_has_a_symbol_and_a_colour() -> None:
+    study = made.study(
+        {
+            ("fig5", "usps", "cfcl-explicit"): [HIGH, HIGH, HIGH],
+            ("fig5", "usps", "cfcl-implicit"): [LOW, LOW, LOW],
+            ("fig5", "usps", "fedavg"): [HIGH, HIGH, HIGH],
+        }
+    )
+
+    text, readme = _page(study), _readme(study)
+
+    # explicit is 25 points above implicit on the way; implicit is as far below FedAvg
+    assert '<strong class="verdict good">✓ supported</strong>' in text
+    assert '<strong class="verdict bad">✗ contradicted</strong>' in text
+    assert '<strong class="verdict open">– not run</strong>' in text
+    assert "| 5c | the paper | 🟦 ✓ supported |" in readme
+    assert "| 5a | the paper | 🟧 ✗ contradicted |" in readme
+
+
+def test_seeds_of_the_profile_are_not_named_and_others_are_in_ranges() -> None:
+    full = {("fig5", "usps", "fedavg"): [LOW] * 5, ("fig5", "svhn", "fedavg"): [LOW, LOW, LOW]}
+    gaps = made.study({("fig5", "usps", "fedavg"): [LOW] * 4})
+    gaps = replace(gaps, cells=tuple(cell for cell in gaps.cells if cell.seed != 3))
+
+    assert captions.commands(made.study(full, profile="full"), "fig5") == [
+        "cfcl reproduce fig5 --profile full --panels usps",
+        "cfcl reproduce fig5 --profile full --panels svhn --seeds 1-3",
+    ]
+    assert captions.commands(gaps, "fig5") == ["cfcl reproduce fig5 --profile made --panels usps --seeds 1-2,4"]
 
 
 def test_claims_about_our_own_variants_are_counted_apart() -> None:
@@ -227,7 +292,7 @@ def test_costs_and_selections_have_tables_of_their_own() -> None:
     # steps 5 and 15 at 50 B pushed, 150 B pulled, 100 B up and 0.1 s a step
     assert [row[3:] for row in costs.rows] == [
         ["cfcl-explicit", "2 of 3", "10", "500 B", "1.5 kB", "1 kB", "1.0"],
-        ["uniform-explicit", "1 of 3", "×", "×", "×", "×", "×"],
+        ["uniform-explicit", "1 of 3", "–", "–", "–", "–", "–"],
         ["bulk-explicit", "0 of 0", "–", "–", "–", "–", "–"],
     ]
     assert selections.rows == [
@@ -298,7 +363,7 @@ def test_a_command_names_the_panels_that_have_the_same_seeds() -> None:
     )
 
     assert captions.commands(study, "fig5") == [
-        "cfcl reproduce fig5 --profile made --panels usps,digits --seeds 1,2",
+        "cfcl reproduce fig5 --profile made --panels usps,digits --seeds 1-2",
         "cfcl reproduce fig5 --profile made --panels svhn --seeds 1",
     ]
 
@@ -350,9 +415,10 @@ def test_text_in_markdown_is_text(hostile: str) -> None:
     tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(_readme(study))
 
     inner = [child for token in tokens for child in token.children or ()]
-    assert {child.attrs["href"] for child in inner if child.type == "link_open"} == set(report.FILES)
+    assert {child.attrs["href"] for child in inner if child.type == "link_open"} == {*report.FILES, "#fig5"}
     assert {child.attrs["src"] for child in inner if child.type == "image"} == {"fig5.png"}
-    assert {child.type for child in inner} == {"text", "code_inline", "link_open", "link_close", "image"}
+    assert {child.type for child in inner} == {"text", "code_inline", "link_open", "link_close", "image", "html_inline"}
+    assert {child.content for child in inner if child.type == "html_inline"} == {'<a id="fig5">', "</a>"}
     blocks = [token.content for token in tokens if token.type == "html_block"]
     assert all(text.startswith(("<details><summary>", "</details>")) for text in blocks)
     shown = ["".join(child.content for child in token.children or ()) for token in tokens]
@@ -390,14 +456,12 @@ def test_long_tables_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert folds() == (True, True)
 
 
-def test_a_wide_figure_scrolls_rather_than_shrinks() -> None:
+def test_a_figure_shrinks_with_its_page_and_can_be_seen_alone() -> None:
     text = _page(made.study({("fig5", "usps", "fedavg"): [LOW]}))
 
-    # two panels of 4.6 inches
-    assert (
-        '<svg role="img" aria-label="Fig. 5: accuracy over steps" style="min-width: 42.3rem; max-width: 59.8rem" '
-        in text
-    )
+    # two panels of 5.2 inches
+    assert '<svg role="img" aria-label="Fig. 5: accuracy over steps" style="max-width: 67.6rem" ' in text
+    assert ' <a href="fig5.svg">The picture alone</a>.</figcaption>' in text
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from cfcl.records import Evaluation, Faults, Final, Pull, Record, Update
 from cfcl.runs import network, style
@@ -47,13 +47,14 @@ class Quantity:
     key: str
     title: str
     unit: str
+    """What its axis says; shares are shown in percent where it ends in (%)."""
     optional: bool = False
     """A method at zero throughout does not have it, and is left out."""
 
 
 PULLS = (
     Quantity(Pull, "effective_candidates", "Effective number of candidates", "candidates"),
-    Quantity(Pull, "held_labels", "Pulled items whose label the receiver already has", "share of items"),
+    Quantity(Pull, "held_labels", "Pulled items whose label the receiver already has", "share of items (%)"),
     Quantity(
         Pull, "centroid_distance", "Distance of pulled items to the receiver's nearest centroid", "embedding distance"
     ),
@@ -63,8 +64,8 @@ TRAINING = (
     Quantity(Update, "regulariser", "Regulariser, before its weight", "loss", optional=True),
     Quantity(Update, "weight", "Weight W_t of the regulariser", "weight", optional=True),
     Quantity(Update, "margin", "Dynamic margin of the regulariser", "embedding distance", optional=True),
-    Quantity(Update, "active", "Triplets with a loss above zero", "share of batch"),
-    Quantity(Update, "pulled_share", "Pulled items among anchors and negatives", "share of batch", optional=True),
+    Quantity(Update, "active", "Triplets with a loss above zero", "share of batch (%)"),
+    Quantity(Update, "pulled_share", "Pulled items among anchors and negatives", "share of batch (%)", optional=True),
 )
 HEALTH = (
     Quantity(Evaluation, "alignment", "Alignment: an image and its augmentation", "mean squared distance"),
@@ -79,14 +80,16 @@ FAULTS = (
     Quantity(Faults, "online", "Devices that are online", "share of devices"),
     Quantity(Faults, "used", "Messages that were used, from the start on", "share of messages"),
 )
-FEATURES = Quantity(Evaluation, "features_probe", "Accuracy of the features, all labels", "probe accuracy")
+FEATURES = Quantity(Evaluation, "features_probe", "Accuracy of the features, all labels", "probe accuracy (%)")
 
 
 def few_labels(runs: Sequence[Run]) -> list[Quantity]:
     """Accuracies with few labels per class, and those of the features, as far as runs have them."""
     numbers = dict.fromkeys(number for run in runs for number in final(run).few or ())
     few = [
-        Quantity(Evaluation, f"{key}.{number}", f"Accuracy of the {space}, {number} labels per class", "probe accuracy")
+        Quantity(
+            Evaluation, f"{key}.{number}", f"Accuracy of the {space}, {number} labels per class", "probe accuracy (%)"
+        )
         for space, key in (("embedding", "few"), ("features", "features_few"))
         for number in numbers
     ]
@@ -123,7 +126,7 @@ def accuracy(runs: Sequence[Run]) -> Figure | None:
     if not points:
         return None
     splits = " or the ".join(dict.fromkeys(run.setup.split or "test" for run in runs))
-    figure, axes = _panel(f"Accuracy of the global encoder on the {splits} split", "step", "accuracy")
+    figure, axes = _panel(f"Accuracy of the global encoder on the {splits} split", "step", "accuracy (%)")
     looks = style.looks(groups)
     for label, line in points.items():
         _line(axes, line, label, looks[label])
@@ -141,7 +144,7 @@ def accuracy_by_bytes(runs: Sequence[Run]) -> Figure | None:
     points = _measured(groups, lambda group: _probe_against(group, lambda run, at: at.bytes_d2d))
     if not any(found.x[-1] > 0 for found in points.values()):
         return None
-    figure, axes = _panel("Accuracy against device-to-device traffic", "bytes pushed and pulled", "probe accuracy")
+    figure, axes = _panel("Accuracy against device-to-device traffic", "bytes pushed and pulled", "probe accuracy (%)")
     looks = style.looks(groups)
     for label, line in points.items():
         if line.x[-1] > 0:
@@ -161,7 +164,7 @@ def accuracy_by_seconds(runs: Sequence[Run]) -> Figure | None:
     points = _measured(groups, lambda group: _probe_against(group, seconds))
     if not points:
         return None
-    figure, axes = _panel("Accuracy against delay", "seconds (transmission and selection)", "probe accuracy")
+    figure, axes = _panel("Accuracy against delay", "seconds (transmission and selection)", "probe accuracy (%)")
     looks = style.looks(groups)
     for label, line in points.items():
         _line(axes, line, label, looks[label])
@@ -283,6 +286,8 @@ def _label(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.locator_params(nbins=6)
+    if y.endswith("(%)"):  # records hold shares
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=""))
 
 
 def _line(axes: Axes, points: Band, label: str, look: style.Look) -> None:

@@ -37,7 +37,7 @@ class _Status:
             self._loss = f"loss {record.loss:.3f}"
         if isinstance(record, Evaluation):
             if record.probe is not None:
-                self._accuracy = f"acc {record.probe:.3f}"
+                self._accuracy = f"acc {percent(record.probe, '.1f')} %"
             self._bytes = f"D2D {size(record.bytes_d2d)}"
         return "  ".join(part for part in (self._loss, self._accuracy, self._bytes) if part)
 
@@ -124,14 +124,18 @@ def runs_table(entries: Sequence[Entry]) -> Table:
 def run_table(evaluations: Sequence[Evaluation], split: str = "test") -> Table:
     """First, middle and last evaluation of a run."""
     table = _table("\nGlobal encoder" + (f", {split} accuracies" if split != "test" else ""))
-    figures = ("probe", "knn", "alignment", "uniformity", "effective_rank", "cka")
-    columns = [key for key in figures if getattr(evaluations[-1], key) is not None]
-    for name in ("step", *(name.replace("effective_", "") for name in columns), "D2D", "uplink", "delay"):
+    figures = {"probe": "probe (%)", "knn": "kNN (%)", "effective_rank": "rank"}
+    known = ("probe", "knn", "alignment", "uniformity", "effective_rank", "cka")
+    columns = [key for key in known if getattr(evaluations[-1], key) is not None]
+    for name in ("step", *(figures.get(key, key) for key in columns), "D2D", "uplink", "delay"):
         table.add_column(name, justify="right")
     for row in _shown(evaluations):
         table.add_row(
             str(row.step),
-            *(number(getattr(row, key), ".3f") for key in columns),
+            *(
+                percent(getattr(row, key), ".1f") if key in ("probe", "knn") else number(getattr(row, key), ".3f")
+                for key in columns
+            ),
             size(row.bytes_d2d),
             size(row.bytes_up),
             f"{row.seconds:.1f} s",
@@ -191,7 +195,7 @@ def compare_table(summary: Sequence[Summary]) -> Table:
         table.add_row(
             row.method,
             percent(row.probe, ".1f") + (f" ±{100 * row.probe_doubt:.1f}" if row.probe_doubt is not None else ""),
-            percent(row.over_fedavg, "+.1f"),
+            percent(row.over_fedavg, "+z.1f"),
             percent(row.knn, ".1f"),
             size(row.bytes_push),
             size(row.bytes_pull),

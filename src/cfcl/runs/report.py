@@ -1,7 +1,7 @@
 """One self-contained page out of run folders."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from cfcl.runs import faults, labels, network, plots, privacy, style, yardsticks
 from cfcl.runs.folders import Run
 from cfcl.runs.overview import Entry
 from cfcl.runs.plots import FAULTS, HEALTH, PULLS, TRAINING, Quantity
-from cfcl.runs.progress import number, size
+from cfcl.runs.progress import number, percent, size
 from cfcl.runs.series import by_name, differences, final, settings, show, usual
 from cfcl.runs.summary import Summary, by_curve
 from cfcl.shown import command
@@ -92,29 +92,32 @@ def render(runs: Sequence[Run], unfinished: Sequence[Entry] = ()) -> str:
     last = _LAST if runs else ()
     anchors = [*((name, f"run-{name}") for name in groups), *((name, name.lower()) for name in last)]
     nav = tag("nav", *(tag("a", name, href=f"#{anchor}") for name, anchor in anchors))
-    leads = [_lead(group, name if len(groups) > 1 else "") for name, group in groups.items()]
-    sections = [_group(name, group, figures) for name, group in groups.items()]
+    rows = {name: by_curve(group) for name, group in groups.items()}
+    leads = [_lead(found, name if len(groups) > 1 else "") for name, found in rows.items()]
+    sections = [_group(name, group, rows[name], figures) for name, group in groups.items()]
     rest = [_settings(runs), _versions(runs), _commands(runs)] if runs else []
     return page.document(
         title, tag("h1", title), *leads, *(_unfinished(unfinished) if unfinished else ()), nav, *sections, *rest
     )
 
 
-def headline(runs: Sequence[Run]) -> str:
-    """What the records say in a sentence or two, and how little that may be."""
-    rows = [row for row in by_curve(runs) if not methods.parse(row.method).yardstick]
-    ranked = [(row.probe, row) for row in rows if row.probe is not None]
+def headline(rows: Sequence[Summary]) -> str:
+    """What the rows of a summary say in a sentence or two, in their own numbers, and how little that may be."""
+    ranked = [row for row in rows if row.probe is not None and not methods.parse(row.method).yardstick]
     if not ranked:
         return "There are no labels, so there is no accuracy. The page shows costs and label-free measures only."
-    kind = "validation accuracy of the probe" if all(row.split != "test" for row in rows) else "probe accuracy"
-    top, best = max(ranked, key=lambda pair: pair[0])
-    doubt = _doubt(min(row.seeds for _, row in ranked))
+    doubt = _doubt(min(row.seeds for row in ranked))
+    if len({(row.seed_numbers, row.split) for row in ranked}) > 1:
+        return f"Not all rows have the same seeds and images, so their means are not ranked. {_largest(ranked)} {doubt}"
+    kind = "validation accuracy of the probe" if ranked[0].split != "test" else "probe accuracy"
+    best = max(ranked, key=lambda row: row.probe or 0.0)
+    top = percent(best.probe, ".1f")
     if len(ranked) == 1:
-        return f"Final {kind}: {best.label} with {top:.4f}. {doubt}"
-    level = [row.label for probe, row in ranked if row is not best and f"{probe:.4f}" == f"{top:.4f}"]
+        return f"Final {kind}: {best.label} with {top} %. {doubt}"
+    level = [row.label for row in ranked if row is not best and percent(row.probe, ".1f") == top]
     ties = f", equal to {' and '.join(level)}" if level else ""
-    highest = f"Highest final {kind} of {len(ranked)}: {best.label} with {top:.4f}{ties}."
-    return f"{highest} {_against(best)} {doubt}"
+    apart = " (yardsticks apart)" if len(ranked) < len(rows) else ""
+    return f"Highest final {kind} of {len(ranked)}{apart}: {best.label} with {top} %{ties}. {_against(best)} {doubt}"
 
 
 def _unfinished(entries: Sequence[Entry]) -> list[Html]:
@@ -126,7 +129,7 @@ def _unfinished(entries: Sequence[Entry]) -> list[Html]:
     return [
         tag("h2", "Unfinished runs"),
         tag("p", intro),
-        page.table(["Run", "State", "Saved at step", "Why", "To go on"], rows, words=True),
+        page.table(["Run", "State", "Saved at step", "Why", "To go on"], rows, words=True, stacked=True),
     ]
 
 
@@ -138,17 +141,29 @@ def _check_free(out: Path, force: bool) -> None:
 
 
 def _against(best: Summary) -> str:
-    gains = best.gains
     if best.method == "fedavg":
         return "No exchange exceeded it."
-    if not gains:
+    if not best.gains:
         return "There is no FedAvg run with the same settings to compare it with."
-    if len(gains) == 1:
-        return f"Gain over FedAvg in the same seed: {gains[0]:+.4f}."
-    positive = sum(gain > 0 for gain in gains)
+    return f"Gain over FedAvg{_gain(best)}."
+
+
+def _largest(rows: Sequence[Summary]) -> str:
+    """The same where rows cannot be ranked: the largest gain within seeds."""
+    best = max(rows, key=lambda row: -math.inf if row.over_fedavg is None else row.over_fedavg)
     return (
-        f"Gain over FedAvg: {best.over_fedavg:+.4f} on average over {len(gains)} paired seeds "
-        f"(from {min(gains):+.4f} to {max(gains):+.4f}; positive in {positive} of {len(gains)})."
+        f"Largest gain over FedAvg, of {best.label}{_gain(best)}." if best.gains else "None has a FedAvg run beside it."
+    )
+
+
+def _gain(row: Summary) -> str:
+    mean, low, high = (percent(gain, "+z.1f") for gain in (row.over_fedavg, min(row.gains), max(row.gains)))
+    if len(row.gains) == 1:
+        return f" in the same seed: {mean} points"
+    positive = sum(gain > 0 for gain in row.gains)
+    return (
+        f": {mean} points on average over {len(row.gains)} paired seeds (from {low} to {high}; positive in {positive} "
+        f"of {len(row.gains)})"
     )
 
 
@@ -160,14 +175,14 @@ def _doubt(num_seeds: int) -> str:
     return f"All numbers are means over {num_seeds} seeds."
 
 
-def _lead(runs: Sequence[Run], name: str) -> Html:
-    return tag("p", *([tag("strong", f"{name}: ")] if name else []), headline(runs), class_="lead")
+def _lead(rows: Sequence[Summary], name: str) -> Html:
+    return tag("p", *([tag("strong", f"{name}: ")] if name else []), headline(rows), class_="lead")
 
 
-def _group(name: str, runs: Sequence[Run], figures: _Figures) -> Html:
+def _group(name: str, runs: Sequence[Run], rows: Sequence[Summary], figures: _Figures) -> Html:
     parts: list[tuple[str, list[Html]]] = [
-        ("Summary", [_summary_table(runs)]),
-        *_by_labels(runs),
+        ("Summary", [_summary_table(rows, runs)]),
+        *_by_labels(rows, runs),
         ("Privacy", _privacy(runs)),
         ("Learning curves", _grid(_learning(runs, figures))),
         ("Costs", _grid(_costs(runs, figures))),
@@ -192,14 +207,13 @@ _DISTANCES = (
 )
 
 
-def _summary_table(runs: Sequence[Run]) -> Html:
-    rows = by_curve(runs)
+def _summary_table(rows: Sequence[Summary], runs: Sequence[Run]) -> Html:
     columns: dict[str, Callable[[Summary], str]] = {
         "Method": lambda row: row.label,
         "Seeds": lambda row: str(row.seeds),
-        "Probe accuracy": _probe_cell,
-        "Gain over FedAvg": lambda row: number(row.over_fedavg, "+.4f"),
-        "kNN": lambda row: number(row.knn, ".4f"),
+        "Probe accuracy (%)": _probe_cell,
+        "Gain over FedAvg (points)": lambda row: percent(row.over_fedavg, "+z.1f"),
+        "kNN (%)": lambda row: percent(row.knn, ".1f"),
         "CKA": lambda row: number(row.cka, ".3f"),
         "Pushed": lambda row: size(row.bytes_push),
         "Pulled": lambda row: size(row.bytes_pull),
@@ -207,11 +221,6 @@ def _summary_table(runs: Sequence[Run]) -> Html:
         "Delay": lambda row: f"{row.seconds + row.selection:.2f} s",
         "of which selection": lambda row: f"{row.selection:.2f} s",
     }
-    for space, prefix in (("embedding", ""), ("features", "Features, ")):
-        known = [row.accuracies.get(space, {}) for row in rows]
-        for head in labels.columns(known):
-            if (space, head) != ("embedding", "all"):
-                columns[prefix + labels.title(head)] = partial(_accuracy_cell, space, head)
     if any(row.joules > 0 for row in rows):
         columns["Energy"] = lambda row: f"{row.joules:.2f} J"
     left_out = len(runs) - sum(row.seeds for row in rows)
@@ -228,24 +237,19 @@ def _summary_table(runs: Sequence[Run]) -> Html:
     if left_out:
         notes.append(f"Runs left out because they repeat the settings and seed of another run: {left_out}.")
     cells = [[cell(row) for cell in columns.values()] for row in rows]
-    return page.join([page.table(list(columns), cells), tag("p", " ".join(notes))])
+    return page.join([page.table(list(columns), cells, stacked=True), tag("p", " ".join(notes))])
 
 
 def _probe_cell(row: Summary) -> str:
-    spread = "" if row.probe_doubt is None else f" ± {row.probe_doubt:.4f}"
-    return number(row.probe, ".4f") + spread
+    spread = "" if row.probe_doubt is None else f" ±{percent(row.probe_doubt, '.1f')}"
+    return percent(row.probe, ".1f") + spread
 
 
-def _accuracy_cell(space: str, head: str, row: Summary) -> str:
-    found = row.accuracies.get(space, {}).get(head)
-    return "–" if found is None else f"{found.mean:.4f} ± {found.reach:.4f}"
-
-
-def _by_labels(runs: Sequence[Run]) -> list[tuple[str, list[Html]]]:
+def _by_labels(summaries: Sequence[Summary], runs: Sequence[Run]) -> list[tuple[str, list[Html]]]:
     """Accuracies by number of labels, with what one would use instead; nothing where neither is known."""
     folders = dict.fromkeys(run.folder.parent for run in runs)
     instead = [row for folder in folders for row in labels.of_yardsticks(yardsticks.find(folder)[1])]
-    rows = [*labels.of_summaries(by_curve(runs)), *instead]
+    rows = [*labels.of_summaries(summaries), *instead]
     if not rows:
         return []
     heads = labels.columns(row.accuracies for row in rows)

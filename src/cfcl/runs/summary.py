@@ -18,7 +18,7 @@ class Summary:
 
     label: str
     method: str
-    seeds: int
+    seed_numbers: frozenset[int]
     probe: float | None
     """Accuracies are there where labels are."""
     probe_spread: float | None
@@ -39,6 +39,11 @@ class Summary:
     """Where the images behind accuracies are from: `test` or `validation`."""
     accuracies: Mapping[str, Mapping[str, Interval]] = field(default_factory=dict)
     """Of probes, by space and number of labels, where the number of images behind them is known."""
+
+    @property
+    def seeds(self) -> int:
+        """How many."""
+        return len(self.seed_numbers)
 
     @property
     def probe_doubt(self) -> float | None:
@@ -72,7 +77,7 @@ def _summary(label: str, group: Sequence[Run], base: Iterable[Run]) -> Summary:
     return Summary(
         label=label,
         method=group[0].config.method,
-        seeds=len(group),
+        seed_numbers=frozenset(run.config.seed for run in group),
         probe=_mean(probes),
         probe_spread=statistics.stdev(probes) if len(probes) > 1 else None,
         gains=_gains(group, base),

@@ -1,6 +1,6 @@
 """What a report says of each figure: its title, how to read it, and where it comes from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from cfcl.shown import command
@@ -8,6 +8,7 @@ from cfcl.study import layout, tables
 from cfcl.study.bundle import Study
 from cfcl.study.figures import FIGURES
 from cfcl.study.figures.figure import Picture, StudyFigure
+from cfcl.study.profiles import PROFILES
 from cfcl.study.tables import Table
 
 HOW = (
@@ -69,17 +70,34 @@ def suffix(older: str) -> str:
     return f"-{older.replace(' ', '-')}" if older else ""
 
 
-def commands(study: Study, figure: str) -> list[str]:
-    """What asks for the runs behind a figure: a line for all panels that have the same seeds."""
+def commands(study: Study, figure: str, panels: Container[str] | None = None) -> list[str]:
+    """What asks for the runs behind a figure, or some panels of it: a line for all that have the same seeds.
+
+    Seeds that are the profile's own need not be named.
+    """
+    profile = PROFILES.get(study.about["profile"])
     groups: dict[tuple[int, ...], list[str]] = {}
-    for panel in study.panels(figure):
+    for panel in (panel for panel in study.panels(figure) if panels is None or panel in panels):
         mine = {cell.seed for cell in study.cells if (cell.figure, cell.panel) == (figure, panel)}
-        groups.setdefault(tuple(sorted(mine - {study.about["pilot"]})), []).append(panel)
+        seeds = tuple(sorted(mine - {study.about["pilot"]}))
+        own = profile is not None and seeds == FIGURES[figure].seeds_of(profile, panel)
+        groups.setdefault(() if own else seeds, []).append(panel)
     words = ["cfcl", "reproduce", figure, "--profile", str(study.about["profile"])]
     return [
-        command(*words, "--panels", ",".join(panels), *(["--seeds", ",".join(map(str, seeds))] if seeds else []))
-        for seeds, panels in groups.items()
+        command(*words, "--panels", ",".join(names), *(["--seeds", _ranges(seeds)] if seeds else []))
+        for seeds, names in groups.items()
     ]
+
+
+def _ranges(seeds: Sequence[int]) -> str:
+    """Seeds from low to high as a command takes them, such as `1-3,5`."""
+    found: list[list[int]] = []
+    for seed in seeds:
+        if found and seed == found[-1][-1] + 1:
+            found[-1].append(seed)
+        else:
+            found.append([seed])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in found)
 
 
 def missing(study: Study, figure: str) -> list[str]:

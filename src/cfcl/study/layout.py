@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from matplotlib.artist import Artist
@@ -18,7 +19,12 @@ from cfcl.study.measures import Interval, Measure, interval
 FEW = 3
 """Below so many seeds, extremes are drawn instead of Student's interval, which would be many times as wide."""
 
+LABEL = 0.15
+"""Inches from one label at the end of a line to the next."""
+
 K = TypeVar("K", bound=Hashable)
+End = tuple[str, float, float, str]
+"""Of a line: its label, its last x and y, and its colour."""
 
 
 def looks(found: Iterable[str]) -> dict[str, style.Look]:
@@ -36,11 +42,11 @@ def curve(method: str, look: style.Look) -> dict[str, Any]:
     return look.options | {"zorder": 2.4 if parse(method).policy == "cfcl" else 2.0}
 
 
-def keys(found: Iterable[str], looks: Mapping[str, style.Look], *, dots: bool = False) -> list[Line2D]:
-    """Entries of a legend, in the order of `looks`."""
+def keys(found: Iterable[str], looks: Mapping[str, style.Look]) -> list[Line2D]:
+    """Entries of a legend of dots, in the order of `looks`."""
     wanted = set(found)
     return [
-        Line2D([], [], label=parse(item).title, **(look.options | {"linestyle": ""} if dots else curve(item, look)))
+        Line2D([], [], label=parse(item).title, **look.options | {"linestyle": ""})
         for item, look in looks.items()
         if item in wanted
     ]
@@ -62,9 +68,14 @@ def alike(found: Mapping[K, Mapping[int, Measured]], apart: Container[K] = ()) -
 def spread(found: Sequence[float]) -> Interval | None:
     """A mean with its 95 % interval, or with the extremes where there are few values; None for none."""
     known = interval(found)
-    if known is None or len(found) >= FEW:
+    return None if known is None else spread_of(known)
+
+
+def spread_of(known: Interval) -> Interval:
+    """An interval, or between the extremes where it is of few values."""
+    if len(known.values) >= FEW:
         return known
-    return Interval(known.mean, min(found), max(found), known.values)
+    return replace(known, low=min(known.values), high=max(known.values))
 
 
 def at(runs: Mapping[int, Measured], measure: Measure) -> Interval | None:
@@ -86,7 +97,7 @@ def surroundings(numbers: Iterable[int], noun: str) -> str:
     counts = sorted(set(numbers) - {0})
     if not counts or counts[-1] == 1:
         return seeds(counts)
-    what = "95 % interval" if counts[0] >= FEW else "range" if counts[-1] < FEW else "95 % or range"
+    what = "95 %" if counts[0] >= FEW else "range" if counts[-1] < FEW else "95 % or range"
     return f"{seeds(counts)}, {noun}: {what}"
 
 
@@ -118,6 +129,49 @@ def blank(axes: Axes, text: str) -> None:
     for spine in axes.spines.values():
         spine.set_visible(False)
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=style.GREY)
+
+
+def ends(axes: Axes, found: Iterable[End]) -> None:
+    """Name lines where they end, at the right of a panel; labels keep apart.
+
+    Limits of the axes have to be final.
+    """
+    low, high = axes.get_ylim()
+    height = axes.get_position().height * axes.get_figure(root=True).get_figheight()  # type: ignore[union-attr]
+    ordered = sorted(found, key=lambda item: item[2])
+    places = apart([(y - low) / (high - low) for _, _, y, _ in ordered], LABEL / height)
+    for (label, x, y, colour), place in zip(ordered, places, strict=True):
+        axes.annotate(
+            label,
+            (x, y),
+            xytext=(1.03, place),
+            textcoords="axes fraction",
+            va="center",
+            fontsize=8.5,
+            color=colour,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "alpha": 0.6, "shrinkA": 1, "shrinkB": 4},
+        )
+
+
+def apart(wanted: Sequence[float], gap: float) -> list[float]:
+    """The places nearest to those `wanted`, from low to high, that stand at least `gap` apart."""
+    blocks: list[tuple[float, int]] = []  # sums of what is wanted, without gaps, and how many
+    for number, place in enumerate(wanted):
+        blocks.append((place - number * gap, 1))
+        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] >= blocks[-1][0] / blocks[-1][1]:
+            (total, size), (one, more) = blocks.pop(), blocks.pop()
+            blocks.append((total + one, size + more))
+    means = [total / size for total, size in blocks for _ in range(size)]
+    return [mean + number * gap for number, mean in enumerate(means)]
+
+
+def same_span(*panels: Axes) -> None:
+    """Panels beside each other in which a point is equally tall."""
+    limits = [axes.get_ylim() for axes in panels]
+    reach = max(high - low for low, high in limits) / 2
+    for axes, (low, high) in zip(panels, limits, strict=True):
+        middle = (low + high) / 2
+        axes.set_ylim(middle - reach, middle + reach)
 
 
 def legend(figure: Figure, handles: Iterable[Artist]) -> None:

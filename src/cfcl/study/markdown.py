@@ -4,14 +4,17 @@ import re
 
 from cfcl import __version__
 from cfcl.errors import CfclError
+from cfcl.shown import Markdown, markdown_table
 from cfcl.shown import as_markdown as _plain
-from cfcl.shown import markdown_table
-from cfcl.study import captions, claims, report
+from cfcl.study import captions, claims, report, verdicts
 from cfcl.study.captions import Chapter
+from cfcl.study.claims import Judgement
 from cfcl.study.report import Part, Report
 
 table = markdown_table
 
+_COLOURS = {verdicts.SUPPORTED: "🟦", verdicts.CONTRADICTED: "🟧", verdicts.NO_DIFFERENCE: "🟪"}
+"""Colours that colour-blind readers tell apart; what is open is white."""
 MARKS = ("<!-- verdicts -->", "<!-- /verdicts -->")
 """Around a table of verdicts in another document."""
 
@@ -30,27 +33,54 @@ def render(found: Report) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def insert_verdicts(part: Part, text: str, source: str) -> str:
-    """`text` with the table of verdicts between the lines of `MARKS`, in place of what stands there."""
+def insert_verdicts(part: Part, text: str, source: str, link: str) -> str:
+    """`text` with a summary of the verdicts between the lines of `MARKS`, in place of what stands there.
+
+    It has three lines: the paper's claims, ours, and a `link` to the page that has them all.
+    """
     before, begin, rest = text.partition(MARKS[0])
     _, end, after = rest.partition(MARKS[1])
     if not (begin and end):
         raise CfclError(
             f"{source!r} has no place for verdicts: write the lines {MARKS[0]} and {MARKS[1]} where they go"
         )
-    return "\n\n".join([before + begin, _plain(part.lead), table(report.HEAD, part.rows), end + after])
+    whole = f"[Every claim with its tests, its runs and its command]({link}). {_plain(part.missing)}".strip()
+    lines = "\n".join(f"- {line}" for line in [*map(_plain, part.counts or [claims.NONE]), whole])
+    return "\n\n".join([before + begin, lines, end + after])
 
 
 def _verdicts(part: Part) -> list[str]:
     if not part.rows:
         return []
-    tests = table(claims.DETAILS, claims.details(part.judgements))
-    judged = ["## Verdicts", _plain(report.RULE), table(report.HEAD, part.rows)]
+    rows = [
+        [*row[:2], _marked(item.verdict), *row[3:], _sources(part, item)]
+        for item, row in zip(part.tried, part.rows, strict=True)
+    ]
+    tests = table(claims.DETAILS, [_test(row) for row in claims.details(part.tried)])
+    judged = ["## Verdicts", _plain(report.RULE), table(report.HEAD, rows)]
     return [*judged, _folded("Every test, claim by claim", tests)]
 
 
+def _marked(verdict: str) -> str:
+    """A verdict with its symbol and its colour."""
+    return f"{_COLOURS.get(verdict, '⬜')} {verdicts.MARKS[verdict]} {verdict}"
+
+
+def _test(row: list[str]) -> list[str]:
+    return [_marked(cell) if name == "verdict" else cell for name, cell in zip(claims.DETAILS, row, strict=True)]
+
+
+def _sources(part: Part, item: Judgement) -> Markdown:
+    """Where the runs behind a claim are, and what does them."""
+    figure = item.claim.figure
+    lines = [_code(line).replace("|", "\\|") for line in part.commands(item)]
+    return Markdown(
+        " ".join([f"[{figure}](#{figure}{captions.suffix(part.older)}) in [cells.csv](cells.csv):", *lines])
+    )
+
+
 def _chapter(item: Chapter) -> list[str]:
-    parts = [f"## {_plain(item.title)}"]
+    parts = [f'<a id="{item.name}"></a>', f"## {_plain(item.title)}"]
     parts += [f"![{_plain(item.title)}]({item.name}.png)"] if item.picture else []
     parts += [_plain(item.caption)] if item.picture else [_plain(item.caption), _plain(item.nothing)]
     if item.table.rows:

@@ -1,21 +1,30 @@
 """Pictures, page and tables of a study, as files and in other documents."""
 
+import os
 from pathlib import Path
+from urllib.parse import quote
 
 from cfcl import reading
 from cfcl.errors import CfclError
 from cfcl.files import write_atomically
+from cfcl.runs import style
 from cfcl.study import markdown, webpage
+from cfcl.study.figures import gains
 from cfcl.study.report import Report
 
 
 def write(report: Report, folder: Path) -> list[Path]:
-    """Write pictures, `README.md` and `report.html` into `folder`, in place of those that are there; their paths."""
+    """Write pictures, `README.md` and `report.html` into `folder`, in place of those that are there; their paths.
+
+    `hero.png` is the picture that stands for the study, where it has one.
+    """
     files: dict[Path, bytes] = {}
     for item in (item for part in report for item in part.chapters):
         if item.picture:
             drawing = f'<?xml version="1.0" encoding="utf-8"?>\n{item.picture.svg}'
             files |= {folder / f"{item.name}.png": item.picture.png, folder / f"{item.name}.svg": drawing.encode()}
+    if drawn := gains.hero(report[0].study):
+        files[folder / "hero.png"] = style.to_png(drawn)
     files |= {
         folder / "README.md": markdown.render(report).encode(),
         folder / "report.html": webpage.render(report).encode(),
@@ -29,10 +38,11 @@ def write(report: Report, folder: Path) -> list[Path]:
     return list(files)
 
 
-def insert_verdicts(report: Report, document: Path) -> None:
-    """Put the newest verdicts where `document` has a place for them."""
+def insert_verdicts(report: Report, folder: Path, document: Path) -> None:
+    """Put a summary of the newest verdicts, and a link to those in `folder`, where `document` has a place for them."""
+    link = quote(os.path.relpath((folder / "README.md").resolve(), document.resolve().parent)) + "#verdicts"
     try:
         text = reading.text(document, limit=reading.LARGEST_BY_HAND)
-        write_atomically(document, markdown.insert_verdicts(report[0], text, str(document)).encode())
+        write_atomically(document, markdown.insert_verdicts(report[0], text, str(document), link).encode())
     except (OSError, ValueError) as error:
         raise CfclError(f"cannot put verdicts into {str(document)!r}: {error}; name a Markdown file") from None

@@ -55,7 +55,7 @@ class StudyProgress(Progress):
             step = int(getattr(record, "step", 0))
             self.update(task, completed=step)
             if isinstance(record, Evaluation) and record.probe is not None:
-                self.update(task, status=f"acc {record.probe:.3f}")
+                self.update(task, status=f"acc {100 * record.probe:.1f} %")
             self._left.see(position, step)
             self.update(self._all, status=self._status())
 
@@ -136,7 +136,7 @@ def verdicts(judgements: Iterable[Judgement]) -> Table | str:
     for name in ("claim", "says", "verdict", "tests"):
         table.add_column(name)
     for item in found:
-        colour = {SUPPORTED: "green", CONTRADICTED: "red", NO_DIFFERENCE: "blue"}.get(item.verdict, "yellow")
+        colour = {SUPPORTED: "bright_blue", CONTRADICTED: "dark_orange", NO_DIFFERENCE: "magenta"}.get(item.verdict, "")
         word = Text(f"{MARKS[item.verdict]} {item.verdict}", colour)
         table.add_row(item.claim.id, item.claim.says, word, item.counts)
     return table

@@ -22,7 +22,7 @@ FILES = {
 LONG = 16
 """Tables with more rows are folded."""
 
-HEAD = ("Claim", "Whose", "Verdict", "Sentence", "Tests", "Differences", "To decide")
+HEAD = ("Claim", "Whose", "Verdict", "Sentence", "Tests", "Differences", "To decide", "Runs")
 """The columns of verdicts."""
 RULE = (
     "Differences are paired over seeds, with 95 % intervals, and taken from the number that a claim states, if any; "
@@ -54,19 +54,35 @@ class Part:
     @property
     def lead(self) -> str:
         """The verdicts in a sentence or two, and what is missing."""
-        said = [_count([item for item in self.judgements if item.claim.whose != "ours"], "of the paper and its drafts")]
-        if not self.rows:
-            said = [claims.NONE]
-        elif ours := [item for item in self.judgements if item.claim.whose == "ours"]:
-            said.append(_count(ours, "of ours"))
+        return " ".join(filter(None, [*(self.counts or [claims.NONE]), self.missing]))
+
+    @property
+    def tried(self) -> list[Judgement]:
+        """The claims that this study is about: what is counted, and what has a row."""
+        return [item for item in self.judgements if item.findings]
+
+    @property
+    def counts(self) -> list[str]:
+        """A sentence on the verdicts on claims of the paper, and one on ours; none without claims."""
+        ours = [item for item in self.tried if item.claim.whose == "ours"]
+        others = [item for item in self.tried if item.claim.whose != "ours"]
+        named = {"of the paper and its drafts": others, "of ours": ours}
+        return [_count(items, whose) for whose, items in named.items() if items]
+
+    @property
+    def missing(self) -> str:
+        """How many runs are not there; empty if all are."""
         runs = {cell.digest for cell in self.study.cells}
-        if lost := len(runs - set(self.study.runs)):
-            said.append(f"{lost} of {len(runs)} runs are missing.")
-        return " ".join(said)
+        lost = len(runs - set(self.study.runs))
+        return f"{lost} of {len(runs)} runs are missing." if lost else ""
+
+    def commands(self, item: Judgement) -> list[str]:
+        """What asks for the runs behind a claim."""
+        return captions.commands(self.study, item.claim.figure, {test.panel for test in item.findings})
 
     @property
     def rows(self) -> list[list[str]]:
-        """A row per claim that was tried, under `HEAD`."""
+        """A row per claim that was tried, under `HEAD` but for its last column, which is mark-up."""
         return [
             [
                 item.claim.id,
@@ -77,8 +93,7 @@ class Part:
                 _differences(item),
                 item.needs,
             ]
-            for item in self.judgements
-            if item.findings
+            for item in self.tried
         ]
 
 
@@ -154,9 +169,12 @@ def _listed(words: Mapping[str, str], panels: Sequence[str]) -> str:
 
 
 def _count(judgements: Sequence[Judgement], what: str) -> str:
-    found = [item.verdict for item in judgements]
-    parts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in verdicts.VERDICTS if verdict in found)
-    return f"Of {len(found)} claims {what}: {parts}."
+    parts = []
+    for verdict in verdicts.VERDICTS:
+        found = [item.claim.id for item in judgements if item.verdict == verdict]
+        named = f" ({', '.join(found)})" if verdict in (verdicts.SUPPORTED, verdicts.CONTRADICTED) else ""
+        parts += [f"{len(found)} {verdict}{named}"] if found else []
+    return f"Of {len(judgements)} claims {what}: {', '.join(parts)}."
 
 
 def _differences(judgement: Judgement) -> str:

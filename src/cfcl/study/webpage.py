@@ -4,20 +4,12 @@ from cfcl import __version__, page
 from cfcl.page import Html, tag
 from cfcl.study import captions, claims, report, verdicts
 from cfcl.study.captions import Chapter
+from cfcl.study.claims import Judgement
 from cfcl.study.figures.figure import Picture
 from cfcl.study.report import Part, Report
 
-_COLOURED = {
-    verdicts.MARKS[verdict]: name
-    for verdict, name in (
-        (verdicts.SUPPORTED, "good"),
-        (verdicts.CONTRADICTED, "bad"),
-        (verdicts.NO_DIFFERENCE, "even"),
-        (verdicts.UNDECIDED, "open"),
-        (verdicts.NOT_RUN, "open"),
-    )
-}
-"""Classes of the page's style, by mark."""
+_COLOURS = {verdicts.SUPPORTED: "good", verdicts.CONTRADICTED: "bad", verdicts.NO_DIFFERENCE: "even"}
+"""Classes of the page's style; what is open has none of its own."""
 
 
 def render(found: Report) -> str:
@@ -49,21 +41,20 @@ def _older(part: Part) -> Html:
 
 
 def _verdicts(part: Part) -> Html:
-    rows = []
-    for claim, whose, verdict, sentence, tests, differences, needs in part.rows:
-        word = tag("strong", verdict, class_=_COLOURED[verdict[0]])
-        rows.append([claim, whose, word, _wrapped(sentence), _wrapped(tests), _wrapped(differences), needs])
+    rows = [
+        [*row[:2], _badge(item.verdict), *row[3:], _sources(part, item)]
+        for item, row in zip(part.tried, part.rows, strict=True)
+    ]
     folded = [
         _fold(
             f"Claim {item.claim.id}: {item.counts}",
-            page.table(claims.DETAILS[1:], [row[1:] for row in claims.details([item])], words=True),
+            page.table(claims.DETAILS[1:], [_test(row[1:]) for row in claims.details([item])], words=True),
         )
-        for item in part.judgements
-        if item.findings
+        for item in part.tried
     ]
     judged = [
         tag("h2", "Verdicts"),
-        page.table(report.HEAD, rows, words=True),
+        page.table(report.HEAD, rows, words=True, stacked=True),
         tag("p", report.RULE),
         _fold("Every test, claim by claim", *folded),
     ]
@@ -71,8 +62,21 @@ def _verdicts(part: Part) -> Html:
     return tag("section", *(judged if rows else []), *how, id=_anchor(part))
 
 
-def _wrapped(text: str) -> Html:
-    return tag("div", text, style="min-width: 9rem; white-space: normal")
+def _badge(verdict: str) -> Html:
+    """A verdict with its symbol and its colour."""
+    return tag("strong", f"{verdicts.MARKS[verdict]} {verdict}", class_=f"verdict {_COLOURS.get(verdict, 'open')}")
+
+
+def _test(row: list[str]) -> list[str]:
+    return [_badge(cell) if name == "verdict" else cell for name, cell in zip(claims.DETAILS[1:], row, strict=True)]
+
+
+def _sources(part: Part, item: Judgement) -> Html:
+    """Where the runs behind a claim are, and what does them."""
+    figure = item.claim.figure
+    chapter = tag("a", figure, href=f"#{figure}{captions.suffix(part.older)}")
+    lines = (tag("code", line) for line in part.commands(item))
+    return tag("div", chapter, " in ", tag("a", "cells.csv", href="cells.csv"), *lines)
 
 
 def _fold(summary: str, *children: str) -> Html:
@@ -84,7 +88,8 @@ def _chapter(item: Chapter) -> Html:
     if item.picture is None:
         parts += [tag("p", item.caption), tag("p", item.nothing)]
     else:
-        parts.append(tag("div", page.figure(_scaled(item.picture), item.title, item.caption), class_="wide"))
+        alone = tag("a", "The picture alone", href=f"{item.name}.svg")
+        parts.append(page.figure(_scaled(item.picture), item.title, page.join([f"{item.caption} ", alone, "."])))
     if item.table.rows:
         numbers = page.table(item.table.head, item.table.rows)
         long = len(item.table.rows) > report.LONG
@@ -98,9 +103,8 @@ def _chapter(item: Chapter) -> Html:
 
 
 def _scaled(drawn: Picture) -> str:
-    """The figure as wide as its page, but never so narrow that its text cannot be read: then it scrolls."""
-    limits = f"min-width: {4.6 * drawn.inches:.1f}rem; max-width: {6.5 * drawn.inches:.1f}rem"
-    return drawn.svg.replace("<svg ", f'<svg style="{limits}" ', 1)
+    """The figure as wide as its page, but not larger than it was drawn."""
+    return drawn.svg.replace("<svg ", f'<svg style="max-width: {6.5 * drawn.inches:.1f}rem" ', 1)
 
 
 def _files() -> Html:

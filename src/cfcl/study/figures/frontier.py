@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
+from cfcl.methods import parse
 from cfcl.runs import style
 from cfcl.study import layout, measures, tables
 from cfcl.study.bundle import Measured, Study, Value
@@ -45,8 +46,8 @@ def entries(profile: Profile, panel: Panel) -> list[Entry]:
 def draw(study: Study, name: str) -> Figure | None:
     """A panel per setting: each method along the number of items, and dashed along the size of the reserve."""
     names, looks = study.panels(name), layout.looks(study.methods(name))
-    figure, (row,) = layout.grid(1, len(names), width=6.4)
-    drawn = set()
+    figure, (row,) = layout.grid(1, len(names), width=7.0)
+    drawn: dict[Axes, list[layout.End]] = {}
     for axes, panel in zip(row, names, strict=True):
         counts: list[int] = []
         for method in (*BLIND, *SCORED):
@@ -57,8 +58,8 @@ def draw(study: Study, name: str) -> Figure | None:
                 points = {place: runs for place, runs in found.items() if runs}
                 if points:
                     counts += [len(runs) for runs in points.values()]
-                    drawn.add(method)
-                    _line(axes, points, along, method, looks[method])
+                    end = _line(axes, points, along, method, looks[method])
+                    drawn.setdefault(axes, []).extend([end] if along == "n" else [])
         alone = study.find(name, panel, "fedavg")
         if alone:
             level = layout.at(alone, measures.final)
@@ -66,7 +67,9 @@ def draw(study: Study, name: str) -> Figure | None:
             axes.axhline(level.mean, color=style.BLACK, linewidth=1.0)
             axes.annotate("FedAvg: nothing between devices", (1.0, level.mean), xycoords=("axes fraction", "data"),
                           ha="right", va="bottom", fontsize=8)  # fmt: skip
-        layout.frame(axes, panel, counts, "bars")
+        layout.title(axes, panel, layout.seeds(counts))
+        if not counts:
+            layout.blank(axes, "no finished run")
         shown = [place.runs for key, place in tables.places(study, name).items() if key[0] == panel]
         known = [run.raw for runs in shown for run in runs.values() if run.raw is not None]
         if known:
@@ -78,7 +81,8 @@ def draw(study: Study, name: str) -> Figure | None:
             axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             axes.xaxis.set_major_formatter(EngFormatter(unit="B"))
             axes.xaxis.set_minor_formatter(NullFormatter())
-    layout.legend(figure, layout.keys(drawn, looks))
+    for axes, ends in drawn.items():
+        layout.ends(axes, ends)
     return figure if drawn else None
 
 
@@ -98,20 +102,20 @@ def _line(
     along: str,
     method: str,
     look: style.Look,
-) -> None:
+) -> layout.End:
+    """Draw one line; where it ends."""
     sizes = [statistics.fmean(map(between, runs.values())) for runs in points.values()]
     levels = [layout.at(runs, measures.final) for runs in points.values()]
     dashed = {"linestyle": (0.0, (2.0, 1.5)), "alpha": 0.6} if along == "reserve" else {}
     means = [level.mean for level in levels if level]
     axes.plot(sizes, means, **(layout.curve(method, look) | dashed))
     for size, level, (items, reserve) in zip(sizes, levels, points, strict=True):
-        if level and len(level.values) > 1:
-            axes.vlines(size, level.low, level.high, color=look.colour, linewidth=1.0, alpha=0.5)
         usual = (items, reserve) == (USUAL_ITEMS, USUAL_SIZE)
         if level and method == "cover-explicit" and not (usual and along == "reserve"):
             text = f"n={items}" if along == "n" else f"K={reserve}"
-            axes.annotate(text, (size, level.mean), xytext=(3, -9 if along == "n" else 5), textcoords="offset points",
+            axes.annotate(text, (size, level.mean), xytext=(3, 5 if along == "n" else -11), textcoords="offset points",
                           fontsize=8, color=look.colour)  # fmt: skip
+    return parse(method).title, sizes[-1], means[-1], look.colour
 
 
 FIGURE = StudyFigure(
@@ -132,6 +136,5 @@ FIGURE = StudyFigure(
             *tables.BESIDE,
         ),
     ),
-    whiskers="Bars",
     group="bytes",
 )

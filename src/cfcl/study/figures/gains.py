@@ -11,36 +11,58 @@ from cfcl.study import layout, measures, tables
 from cfcl.study.bundle import Measured, Study
 from cfcl.study.figures import steps
 from cfcl.study.figures.figure import StudyFigure
-from cfcl.study.measures import Interval
+from cfcl.study.measures import Interval, Measure
 
-WIDTH = 5.6
+WIDTH = 4.8
 """Inches of one of the two columns."""
-LINE = 0.3
+LINE = 0.25
 """Inches of one method."""
+HERO = {
+    "usps-common": "USPS, 80 % of every device's data of one common label",
+    "usps": "USPS, three labels per device",
+}
+"""The panels of the picture that stands for the study, and what people call them."""
 
 
-def gain(mine: Mapping[int, Measured], theirs: Mapping[int, Measured]) -> Interval | None:
-    """What one method ends above another, over the seeds that both have."""
-    levels = [{seed: measures.final(run) for seed, run in side.items()} for side in (mine, theirs)]
-    return measures.paired(*levels)
+def gain(
+    mine: Mapping[int, Measured], theirs: Mapping[int, Measured], measure: Measure = measures.final
+) -> Interval | None:
+    """What one method has more than another, as a figure shows it, over the seeds that both have."""
+    return layout.spread([measure(mine[seed]) - measure(theirs[seed]) for seed in sorted(mine) if seed in theirs])
 
 
-def draw(study: Study, name: str) -> Figure | None:
-    """A row per panel; a line per method with its mean difference and interval. Both columns have the same axis."""
-    found = {panel: _gains(study, name, panel) for panel in study.panels(name)}
-    found = {panel: rows for panel, rows in found.items() if rows}
+def draw(study: Study, name: str, titles: Mapping[str, str] | None = None) -> Figure | None:
+    """A row per panel, of those in `titles` if it is given; a line per method with its mean difference and interval.
+
+    Both columns have the same axis.
+    """
+    names = study.panels(name) if titles is None else [panel for panel in titles if panel in study.panels(name)]
+    found = {panel: rows for panel in names if (rows := _gains(study, name, panel))}
     if not found:
         return None
     heights = [len(rows) for rows in found.values()]
-    figure = Figure(figsize=(2 * WIDTH, LINE * sum(heights) + 1.0 * len(heights)))
+    figure = Figure(figsize=(2 * WIDTH, LINE * sum(heights) + 0.75 * len(heights)))
     grid = figure.subplots(len(found), 2, squeeze=False, sharex="row", sharey="row", height_ratios=heights)
     looks = layout.looks(study.methods(name))
     for row, (panel, rows) in zip(grid, found.items(), strict=True):
         for axes, other, place in zip(row, ("FedAvg", "uniform exchange"), (0, 1), strict=True):
-            _dots(axes, {method: pair[place] for method, pair in rows.items()}, looks)
-            counts = [len(pair[place].values) for pair in rows.values() if pair[place]]  # type: ignore[union-attr]
-            layout.title(axes, f"{panel}: points over {other}", layout.surroundings(counts, "bars"))
+            values = {method: pair[place] for method, pair in rows.items()}
+            _dots(axes, values, looks)
+            counts = [len(value.values) for value in values.values() if value]
+            layout.title(axes, f"points over {other}", layout.surroundings(counts, "bars") if counts else "")
+            if not counts:
+                place_of = {"transform": axes.transAxes, "ha": "center", "va": "center"}
+                axes.text(0.5, 0.5, f"no run of {other} here", color=style.GREY, **place_of)
+        row[0].set_title((titles or {}).get(panel, panel) + "\n" + row[0].get_title("left"))
+        low, high = row[0].get_xlim()
+        row[0].set_xlim(low, high + 0.12 * (high - low))  # for the numbers at the ends
     return figure
+
+
+@style.styled
+def hero(study: Study) -> Figure | None:
+    """The picture that stands for the study; None where its panels have not run."""
+    return draw(study, FIGURE.name, HERO)
 
 
 def _gains(study: Study, name: str, panel: str) -> dict[str, tuple[Interval | None, Interval | None]]:
@@ -65,8 +87,9 @@ def _dots(axes: Axes, found: Mapping[str, Interval | None], looks: Mapping[str, 
         if len(value.values) > 1:
             axes.hlines(place, value.low, value.high, color=look.colour, linewidth=1.6)
         axes.plot([value.mean], [place], **(look.options | {"linestyle": "", "markersize": 6.0}))
-        axes.annotate(f"{value.mean:+.1f}", (value.mean, place), xytext=(0, 5), textcoords="offset points", ha="center",
-                      fontsize=8)  # fmt: skip
+        end = value.high if len(value.values) > 1 else value.mean
+        axes.annotate(f"{value.mean:+z.1f}", (end, place), xytext=(6, 0), textcoords="offset points", va="center",
+                      fontsize=8.5, color=look.colour)  # fmt: skip
     _named(axes, list(found))
 
 

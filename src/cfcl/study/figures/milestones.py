@@ -1,23 +1,21 @@
 """Bytes and seconds that it takes to reach accuracies (Fig. 6)."""
 
+import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
-from matplotlib.ticker import EngFormatter
 
-from cfcl.methods import ordered, parse
+from cfcl.methods import parse
 from cfcl.runs import style
 from cfcl.runs.progress import size
 from cfcl.study import layout
 from cfcl.study.bundle import Measured, Study
 from cfcl.study.figures.figure import METHODS, StudyFigure, plain
-from cfcl.study.measures import Cost, Reached, reach
+from cfcl.study.measures import Cost, Reached, Saving, reach, saving
 from cfcl.study.tables import Table
 
 BYTES: dict[str, Cost] = {
@@ -25,11 +23,12 @@ BYTES: dict[str, Cost] = {
     "pulled": lambda found: found.pull,
     "uplink": lambda found: found.up,
 }
-SECONDS: dict[str, Cost] = {"delay": lambda found: found.delay}
-_SHADES = {"pushed": 1.0, "pulled": 0.6, "uplink": 0.25, "delay": 0.8}
-"""How much of a method's colour is in a part of its bar; the rest is white."""
-_ORDERS = 100.0
-"""Bars that differ by more are drawn on a logarithmic axis."""
+SAVED = ("bytes", "seconds")
+"""What is compared with uniform exchange."""
+_LINE = 0.19
+"""Inches of one dot."""
+_NEAREST, _FARTHEST = 1.2, 3.0
+"""Doublings that an axis shows at least, and at most of an interval, on either side of no saving."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +40,8 @@ class Toll:
 
     @property
     def shown(self) -> bool:
-        """Whether there is a bar: half of the seeds or more reached it."""
+        """Whether a table has it: half of the seeds or more reached it."""
         return bool(self.reached) and 2 * len(self.reached) >= self.seeds
-
-    @property
-    def note(self) -> str:
-        """How many seeds reached it, if some did and some did not."""
-        return f"{len(self.reached)}/{self.seeds}" if 0 < len(self.reached) < self.seeds else ""
 
     def mean(self, part: Cost) -> float:
         """Over the seeds that reached it."""
@@ -61,95 +55,104 @@ def toll(runs: Iterable[Measured], accuracy: float) -> Toll:
 
 
 def draw(study: Study, name: str) -> Figure | None:
-    """Bytes and seconds to each milestone: a row per dataset and mode; a cross where most seeds never reached it."""
-    places = [
-        (panel, mode) for panel in study.panels(name) for mode in study.modes(name) if study.milestones(panel, mode)
-    ]
-    found = {place: _tolls(study, name, *place) for place in places}
-    methods = ordered(method for tolls in found.values() for method in tolls)
-    if not methods:
+    """What each method saves on the way to each milestone: a row per dataset and mode, bytes and seconds beside it."""
+    places = [(panel, mode) for panel in study.panels(name) for mode in study.modes(name)]
+    blocks = {place: found for place in places if (found := _pairs(study, name, *place))}
+    if not blocks:
         return None
-    looks = layout.looks(methods)
-    figure, rows = layout.grid(len(places), 2)
-    for row, (panel, mode) in zip(rows, places, strict=True):
-        for axes, parts, unit in zip(row, (BYTES, SECONDS), ("B", "s"), strict=True):
-            tolls = found[panel, mode]
-            layout.title(axes, f"{panel}, {mode}", layout.seeds(items[0].seeds for items in tolls.values()))
-            if not tolls:
-                layout.blank(axes, "no finished run")
-                continue
-            goals = study.milestones(panel, mode)
-            _bars(axes, tolls, {method: looks[method].colour for method in tolls}, parts)
-            axes.set_xticks(range(len(goals)), [f"{100 * goal:g}" for goal in goals])
-            axes.set(xlabel="probe accuracy to reach (%)", ylabel="bytes" if unit == "B" else "seconds")
-            axes.yaxis.set_major_formatter(EngFormatter(unit=unit))
-    kinds = [Patch(color=looks[method].colour, label=parse(method).title) for method in methods]
-    shades = [Patch(facecolor=_shade(style.GREY, _SHADES[part]), edgecolor=style.GREY, label=part) for part in BYTES]
-    layout.legend(figure, [*kinds, *shades])
+    goals = {place: study.milestones(*place) for place in blocks}
+    lines = [len(goals[place]) * len(pairs) for place, pairs in blocks.items()]
+    figure = Figure(figsize=(10.0, _LINE * sum(lines) + 0.8 * len(lines)))
+    grid = figure.subplots(len(blocks), 2, squeeze=False, sharex="row", sharey="row", height_ratios=lines)
+    looks = layout.looks(study.methods(name))
+    for row, (place, pairs) in zip(grid, blocks.items(), strict=True):
+        _notes(row[-1], pairs, goals[place])
+        reaches = [_dots(axes, pairs, goals[place], cost, looks) for axes, cost in zip(row, SAVED, strict=True)]
+        _frame(row[0], [_name(goal, method, pairs) for goal in goals[place] for method in pairs], max(reaches))
+        for axes, cost in zip(row, SAVED, strict=True):
+            counts = [len(found) for found in pairs.values()]
+            layout.title(axes, f"{', '.join(place)}: {cost}", layout.surroundings(counts, "bars"))
+            axes.set_xlabel(f"{cost} saved against uniform exchange (%)")
+            axes.grid(False, axis="y")
+            for group in range(1, len(goals[place])):
+                axes.axhline(group * len(pairs) - 0.5, color="#BBBBBB", linewidth=0.8)
     return figure
 
 
-def _tolls(study: Study, name: str, panel: str, mode: str) -> dict[str, list[Toll]]:
-    """By method, what each milestone took; without yardsticks, and without methods that have no run."""
-    known = {
-        method: study.find(name, panel, method) for method in study.methods(name, mode) if not parse(method).yardstick
-    }
+Pairs = Mapping[str, Mapping[int, tuple[Measured, Measured]]]
+"""By method and seed: the run of uniform exchange, and the method's own."""
+
+
+def _pairs(study: Study, name: str, panel: str, mode: str) -> Pairs:
+    """The methods to compare in one row; none without milestones."""
+    if not study.milestones(panel, mode):
+        return {}
+    base = f"uniform-{mode}"
+    methods = [item for item in study.methods(name, mode) if not parse(item).yardstick]
+    runs = layout.alike({method: study.find(name, panel, method) for method in methods})
+    theirs = runs.pop(base, {})
     found = {
-        method: [toll(runs.values(), goal) for goal in study.milestones(panel, mode)]
-        for method, runs in layout.alike(known).items()
+        method: {seed: (theirs[seed], run) for seed, run in mine.items() if seed in theirs}
+        for method, mine in runs.items()
     }
-    return {method: items for method, items in found.items() if items[0].seeds}
+    return {method: pairs for method, pairs in found.items() if pairs}
 
 
-def _bars(axes: Axes, found: dict[str, list[Toll]], colours: dict[str, str], parts: dict[str, Cost]) -> None:
-    """A group of bars per milestone, a bar per method, its parts on top of each other."""
-    width = 0.84 / len(found)
-    tops: list[float] = []
-    for number, (method, items) in enumerate(found.items()):
-        for group, item in enumerate(items):
-            x = group + (number - (len(found) - 1) / 2) * width
-            if item.shown:
-                tops.append(_bar(axes, x, 0.9 * width, item, colours[method], parts))
-            else:
-                _cross(axes, x, item, colours[method])
-    positive = [top for top in tops if top > 0]
-    if positive and max(positive) > _ORDERS * min(positive):
-        axes.set_yscale("log")
-        axes.set_ylim(min(positive) / 3, max(positive) * 3)
-    else:
-        axes.set_ylim(0, 1.2 * max([*positive, 1e-9]))
-    axes.set_xlim(-0.5, len(next(iter(found.values()))) - 0.5)
-    axes.grid(False, axis="x")
+def _name(goal: float, method: str, pairs: Pairs) -> str:
+    title = parse(method).title
+    return f"to {100 * goal:.1f} %:   {title}" if method == next(iter(pairs)) else title
 
 
-def _bar(axes: Axes, x: float, width: float, item: Toll, colour: str, parts: dict[str, Cost]) -> float:
-    """One bar with its range over seeds; its top."""
-    done = 0.0
-    for name, part in parts.items():
-        height = item.mean(part)
-        if height > 0:
-            axes.bar(
-                x, height, width, bottom=done, color=_shade(colour, _SHADES[name]), edgecolor=colour, linewidth=0.6
-            )
-        done += height
-    totals = [sum(part(found) for part in parts.values()) for found in item.reached]
-    axes.vlines(x, min(totals), max(totals), color=style.GREY, linewidth=1.0)
-    if item.note:
-        above: Any = {"xytext": (0, 3), "textcoords": "offset points"}
-        axes.annotate(item.note, (x, max(totals)), ha="center", va="bottom", fontsize=8, rotation=90, **above)
-    return max(totals)
+def _dots(axes: Axes, pairs: Pairs, goals: Iterable[float], cost: str, looks: Mapping[str, style.Look]) -> float:
+    """Draw a dot and its interval, or words, per milestone and method; how far the dots lie from no saving."""
+    farthest = 0.0
+    axes.axvline(0.0, color=style.GREY, linewidth=0.8)
+    for place, (method, goal) in enumerate((method, goal) for goal in goals for method in pairs):
+        found = saving(pairs[method], [goal], cost)
+        if found.estimate is None or found.failed:
+            words: Any = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
+            axes.annotate(_missed(found, pairs[method], goal), (0.0, place), color=style.GREY, **words)
+            continue
+        estimate, colour = layout.spread_of(found.estimate), looks[method].colour
+        mean, low, high = (_doublings(value) for value in (estimate.mean, estimate.low, estimate.high))
+        axes.hlines(place, low, high, color=colour, linewidth=1.5)
+        axes.plot([mean], [place], **(looks[method].options | {"linestyle": ""}))
+        farthest = max(farthest, abs(mean), *(min(abs(end), _FARTHEST) for end in (low, high)))
+    return farthest
 
 
-def _cross(axes: Axes, x: float, item: Toll, colour: str) -> None:
-    where = axes.get_xaxis_transform()
-    axes.text(x, 0.02, "×", transform=where, ha="center", va="bottom", color=colour, fontsize=13, fontweight="bold")
-    if item.note:
-        axes.text(x, 0.12, item.note, transform=where, ha="center", va="bottom", fontsize=8, rotation=90)
+def _missed(found: Saving, pairs: Mapping[int, tuple[Measured, Measured]], goal: float) -> str:
+    """Why there is no dot."""
+    if found.failed:
+        whole = len(found.failed) == len(pairs)
+        return "never reached" if whole else f"not reached in {len(found.failed)} of {len(pairs)} seeds"
+    there = any(reach(run, goal) for _, run in pairs.values())
+    return "reached before anything was sent" if there else "never reached, nor by uniform"
 
 
-def _shade(colour: str, share: float) -> tuple[float, float, float]:
-    red, green, blue = (share * part + 1 - share for part in to_rgb(colour))
-    return red, green, blue
+def _notes(axes: Axes, pairs: Pairs, goals: Sequence[float]) -> None:
+    """At the right, what dots do not say: fewer seeds than others have, and lower bounds."""
+    for place, (method, goal) in enumerate((method, goal) for goal in goals for method in pairs):
+        found = saving(pairs[method], [goal], SAVED[-1])
+        if found.estimate is None or found.failed:
+            continue
+        few = f"{len(found.estimate.values)} of {len(pairs[method])} seeds" if found.void else ""
+        words = ", ".join(filter(None, ["at least" if found.bounds else "", few]))
+        axes.text(1.02, place, words, transform=axes.get_yaxis_transform(), va="center", fontsize=8, color=style.GREY)
+
+
+def _doublings(saved: float) -> float:
+    """A saving in percent where half and double lie equally far from no saving."""
+    return -math.log2(max(1 - saved / 100, 2.0**-10))
+
+
+def _frame(axes: Axes, names: list[str], farthest: float) -> None:
+    end = max(1.05 * farthest, _NEAREST)
+    axes.set_yticks(range(len(names)), names)
+    axes.set(ylim=(len(names) - 0.5, -0.5), xlim=(-end, end))
+    ticks = range(-int(end), int(end) + 1)
+    axes.set_xticks(list(ticks), [f"{100 * (1 - 2.0**-tick):.3g}" for tick in ticks])
+    axes.tick_params(axis="y", length=0)
 
 
 def table(study: Study, name: str) -> Table:
@@ -180,7 +183,7 @@ def _uploaded(study: Study, name: str, panel: str) -> str:
 def _spent(found: Toll) -> list[str]:
     reached = f"{len(found.reached)} of {found.seeds}"
     if not found.shown:
-        return [reached, *["×" if found.seeds else "–"] * 5]
+        return [reached, *["never" if found.seeds and not found.reached else "–"] * 5]
     parts = [size(found.mean(part)) for part in BYTES.values()]
     return [reached, f"{found.mean(lambda item: item.steps):.0f}", *parts, f"{found.mean(lambda item: item.delay):.1f}"]
 
@@ -188,12 +191,15 @@ def _spent(found: Toll) -> list[str]:
 FIGURE = StudyFigure(
     name="fig6",
     title="Fig. 6: bytes and seconds to an accuracy",
-    reading="What all devices had sent, and the seconds of the delay model and of selection, when the probe first "
-    "reached an accuracy; lower is better. A pilot seed, shown nowhere, has set the accuracies. Bars are means over "
-    "the seeds that got there, thin lines span these seeds; k/n says that k of n got there, a cross that fewer than "
-    "half did. Shades tell apart what was pushed and pulled between devices and what went up to the server.",
+    reading="What a method saves, within a seed, of all bytes that devices send and of the seconds of the delay model "
+    "and of selection, until the probe first reaches an accuracy; right of zero is better than uniform exchange, and "
+    "twice the cost lies as far from zero as half of it. A pilot seed, shown nowhere, has set the accuracies. There "
+    "are words in place of a dot where a method did not get there in a seed in which uniform exchange did. Where "
+    "uniform exchange did not get there, it is charged with all that it spent, so that the saving is at least this. "
+    "The table has means over the seeds that got there, if half of them did.",
     entries=lambda profile, panel: plain(*(panel.methods or METHODS)),
     draw=draw,
     table=table,
+    whiskers="Bars",
     piloted=True,
 )

@@ -73,7 +73,7 @@ def draw(study: Study, name: str) -> Figure | None:
     for (left, right), block in zip(rows, blocks, strict=True):
         drawn |= _accuracies(left, block, looks)
         _differences(right, block, looks)
-    layout.legend(figure, layout.keys(drawn, looks, dots=True))
+    layout.legend(figure, layout.keys(drawn, looks))
     return figure if drawn else None
 
 

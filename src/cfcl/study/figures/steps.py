@@ -25,22 +25,26 @@ def draw(study: Study, name: str) -> Figure | None:
     """Probe accuracy over steps: a row per dataset, a column per mode."""
     names, modes = study.panels(name), study.modes(name)
     looks = layout.looks(study.methods(name))
-    figure, rows = layout.grid(len(names), len(modes))
-    drawn = set()
+    figure, rows = layout.grid(len(names), len(modes), width=5.2, sharey="row")
+    drawn: list[tuple[Axes, list[layout.End]]] = []
     for row, panel in zip(rows, names, strict=True):
         for axes, mode in zip(row, modes, strict=True):
-            counts = []
+            counts: list[int] = []
+            ends: list[layout.End] = []
             known = {method: study.find(name, panel, method) for method in study.methods(name, mode)}
             for method, runs in layout.alike(known, apart=[one for one in known if parse(one).yardstick]).items():
                 steps, points = common_steps(runs.values())
                 if points:
                     _curve(axes, steps, points, method, looks[method])
                     counts.append(len(points[0].values))
-                    drawn.add(method)
+                    ends.append((parse(method).title, steps[-1], points[-1].mean, looks[method].colour))
             layout.frame(axes, f"{panel}, {mode}", counts, "bands")
             if counts:
                 axes.set(xlabel="step", ylabel="probe accuracy (%)")
-    layout.legend(figure, layout.keys(drawn, looks))
+                axes.tick_params(labelleft=True)
+                drawn.append((axes, ends))
+    for axes, found in drawn:
+        layout.ends(axes, found)
     return figure if drawn else None
 
 

@@ -1,22 +1,20 @@
 """Accuracies over a swept setting (Figs. 8 to 11)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from cfcl.methods import parse
 from cfcl.runs import style
 from cfcl.study import layout, measures, tables
 from cfcl.study.bundle import Study, Value
+from cfcl.study.figures import beside
 from cfcl.study.figures.figure import CFCL, METHODS, UNIFORM, Entry, StudyFigure
-from cfcl.study.measures import Interval, Measure
+from cfcl.study.figures.gains import gain
+from cfcl.study.measures import Interval
 from cfcl.study.profiles import Group, Panel, Profile
-
-MEASURES: dict[str, Measure] = {"final accuracy (%)": measures.final, "mean accuracy (%)": measures.area}
 
 
 @dataclass(frozen=True)
@@ -32,18 +30,17 @@ class Swept:
     """The name of an axis, or with a gap for the value, of a line."""
 
 
+Contrast = tuple[str, Value | None]
+"""A setting, and the value that others are compared with; None is the smallest."""
+
 _WORDS: Mapping[Value, str] = {"kmeans": "K-means"}
-_LOOKS = (
-    style.Look(style.BLUE, "-", "s"),
-    style.Look(style.VERMILLION, (0.0, (5.0, 1.5)), "^"),
-    style.Look(style.GREEN, (0.0, (2.0, 1.2)), "P"),
-    style.Look("#A8457A", (0.0, (8.0, 2.0, 2.0, 2.0)), "<"),
-)
+_LINES: tuple[style.Dash, ...] = ("-", (0.0, (4.0, 1.5)), (0.0, (1.5, 1.0)))
+_COLOURS = (style.BLUE, style.VERMILLION, style.GREEN)
 
 
 @dataclass(frozen=True)
-class _Line:
-    """One line, in all its panels."""
+class _Kind:
+    """The runs of one line, in all panels."""
 
     label: str
     look: style.Look
@@ -52,66 +49,106 @@ class _Line:
     settings: Mapping[str, Value]
 
 
-def draw(study: Study, name: str, *, along: Swept, apart: Swept | None) -> Figure | None:
-    """Accuracies over a setting: a column per mode, and per dataset a row of final and one of mean accuracies."""
-    modes, lines, ticks = study.modes(name), _lines(study, name, apart), study.values(name, along.key)
-    rows = [(panel, title) for panel in study.panels(name) for title in MEASURES]
-    figure, grid = layout.grid(len(rows), len(modes))
-    drawn: dict[str, Line2D] = {}
-    for row, (panel, title) in zip(grid, rows, strict=True):
-        for axes, mode in zip(row, modes, strict=True):
-            counts: list[int] = []
-            known = {
-                (line.label, place): study.find(name, panel, method, **{along.key: value}, **line.settings)
-                for line in lines
-                if (method := line.methods.get(mode) or line.methods.get(""))
-                for place, value in enumerate(ticks)
-            }
-            shown = {key: layout.at(runs, MEASURES[title]) for key, runs in layout.alike(known).items()}
-            for number, line in enumerate(lines):
-                points = {place: point for (label, place), point in shown.items() if label == line.label and point}
-                if points:
-                    drawn[line.label] = _marks(axes, points, line, 0.05 * (number - (len(lines) - 1) / 2))
-                    counts += [len(point.values) for point in points.values()]
-            layout.frame(axes, f"{panel}, {mode}", counts, "bars")
-            if counts:
-                axes.set_xticks(range(len(ticks)), [str(tick) for tick in ticks])
-                axes.set(xlabel=along.title, ylabel=title, xlim=(-0.4, len(ticks) - 0.6))
-    layout.legend(figure, [drawn[line.label] for line in lines if line.label in drawn])
+def draw(study: Study, name: str, *, along: Swept, apart: Swept | None, contrast: Contrast | None) -> Figure | None:
+    """A row per dataset and mode: mean accuracies over a setting, and beside them differences to a reference."""
+    rows = [(panel, mode) for panel in study.panels(name) for mode in study.modes(name)]
+    kinds, ticks = _kinds(study, name, apart), study.values(name, along.key)
+    base = _base(study, name, contrast)
+    reference = "uniform exchange" if base is None else _words(apart, base[1])
+    words = beside.Words("mean accuracy", reference, along.title, [str(tick) for tick in ticks])
+    figure, grid = layout.grid(len(rows), 2, width=beside.WIDTH)
+    drawn = []
+    for (left, right), (panel, mode) in zip(grid, rows, strict=True):
+        lines = _lines(study, name, panel, mode, kinds, along, base)
+        if beside.draw(left, right, f"{panel}, {mode}", lines, words):
+            drawn.append((left, right, lines))
+    for left, right, lines in drawn:
+        beside.name(left, right, lines)
     return figure if drawn else None
 
 
-def _lines(study: Study, name: str, apart: Swept | None) -> list[_Line]:
+def _base(study: Study, name: str, contrast: Contrast | None) -> tuple[str, Value] | None:
+    """The setting that lines are compared with; None: with uniform exchange, where the figure has it."""
+    if contrast is None or any(parse(method).policy == "uniform" for method in study.methods(name)):
+        return None
+    key, value = contrast
+    return key, (study.values(name, key)[0] if value is None else value)
+
+
+def _kinds(study: Study, name: str, apart: Swept | None) -> list[_Kind]:
     """A line per policy, and within it per value of the setting that tells lines apart."""
     looks = layout.looks(study.methods(name))
-    kinds: dict[str, dict[str, str]] = {}
+    found: dict[str, dict[str, str]] = {}
     for method in looks:
-        kinds.setdefault(parse(method).policy, {})[parse(method).mode] = method
+        found.setdefault(parse(method).policy, {})[parse(method).mode] = method
     if apart is None:
-        return [_Line(parse(kind).title, looks[next(iter(found.values()))], found, {}) for kind, found in kinds.items()]
-    found = [(kind, value) for kind in kinds for value in study.values(name, apart.key)]
-    return [
-        _Line(
-            label=("" if len(kinds) == 1 else f"{parse(kind).title}, ") + apart.title.format(_WORDS.get(value, value)),
-            look=_LOOKS[place % len(_LOOKS)],
-            methods=kinds[kind],
-            settings={apart.key: value},
-        )
-        for place, (kind, value) in enumerate(found)
-    ]
+        return [
+            _Kind(parse(kind).title, looks[next(iter(methods.values()))], methods, {})
+            for kind, methods in found.items()
+        ]
+    kinds = []
+    for kind, methods in found.items():
+        for place, value in enumerate(study.values(name, apart.key)):
+            look = replace(looks[next(iter(methods.values()))], line=_LINES[place % 3], hollow=place > 0)
+            alone = replace(look, colour=_COLOURS[place % 3])
+            label = _words(apart, value) if len(found) == 1 else f"{parse(kind).title}, {_words(apart, value)}"
+            kinds.append(_Kind(label, alone if len(found) == 1 else look, methods, {apart.key: value}))
+    return kinds
 
 
-def _marks(axes: Axes, points: Mapping[int, Interval], line: _Line, shift: float) -> Line2D:
-    """Means joined by a line, each with its interval; lines stand a little apart, so that intervals can be seen."""
-    where = [place + shift for place in points]
-    method = next(iter(line.methods.values()))
-    (drawn,) = axes.plot(
-        where, [point.mean for point in points.values()], label=line.label, **layout.curve(method, line.look)
+def _words(apart: Swept | None, value: Value) -> str:
+    return apart.title.format(_WORDS.get(value, value)) if apart else str(value)
+
+
+def _lines(
+    study: Study,
+    name: str,
+    panel: str,
+    mode: str,
+    kinds: Sequence[_Kind],
+    along: Swept,
+    base: tuple[str, Value] | None,
+) -> list[beside.Line]:
+    """What there is to draw in one row, from the seeds that all its places have."""
+    ticks = study.values(name, along.key)
+    shown = {kind.label: method for kind in kinds if (method := kind.methods.get(mode) or kind.methods.get(""))}
+    found = layout.alike(
+        {
+            (kind.label, place): study.find(name, panel, shown[kind.label], **{along.key: value}, **kind.settings)
+            for kind in kinds
+            if kind.label in shown
+            for place, value in enumerate(ticks)
+        }
     )
-    if not parse(method).yardstick:
-        low, high = [point.low for point in points.values()], [point.high for point in points.values()]
-        axes.vlines(where, low, high, color=line.look.colour, linewidth=1.0, alpha=0.7)
-    return drawn
+    lines = []
+    for kind in kinds:
+        mine = {place: runs for (label, place), runs in found.items() if label == kind.label}
+        other = _other(kind, kinds, base)
+        theirs = {place: found.get((other, place), {}) for place in mine}
+        if mine:
+            levels = {place: layout.at(runs, measures.area) for place, runs in mine.items()}
+            gains = {place: gain(runs, theirs[place], measures.area) for place, runs in mine.items()}
+            lines.append(beside.Line(kind.label, shown[kind.label], kind.look, _known(levels), _known(gains)))
+    return lines
+
+
+def _known(found: Mapping[int, Interval | None]) -> dict[int, Interval]:
+    return {place: point for place, point in found.items() if point}
+
+
+def _other(kind: _Kind, kinds: Sequence[_Kind], base: tuple[str, Value] | None) -> str:
+    """The label of the line that one is compared with; empty for a reference itself.
+
+    A blind choice does not look at scores, so that it runs once, whichever model has them.
+    """
+    if base is not None:
+        wanted = {**kind.settings, base[0]: base[1]}
+        others = [other for other in kinds if other.methods == kind.methods and other.settings == wanted]
+    else:
+        blind = {**kind.settings, "importance": "global"} if "importance" in kind.settings else kind.settings
+        uniform = [other for other in kinds if any(parse(one).policy == "uniform" for one in other.methods.values())]
+        others = [other for other in uniform if other.settings == blind]
+    return next((other.label for other in others if other is not kind), "")
 
 
 def _entries(profile: Profile, panel: Panel, *, along: Swept, apart: Swept | None, few: bool) -> list[Entry]:
@@ -150,17 +187,18 @@ def _figure(
     reading: str,
     along: Swept,
     apart: Swept | None = None,
-    contrast: tuple[str, Value | None] | None = None,
+    contrast: Contrast | None = None,
     group: Group = "swept",
 ) -> StudyFigure:
     return StudyFigure(
         name=name,
         title=title,
-        reading=f"Final and mean accuracy {reading}",
+        reading=f"Left: mean accuracy on the way {reading} Right: paired differences within a seed, with their 95 % "
+        "intervals. A point is equally tall at the left and at the right.",
         entries=partial(_entries, along=along, apart=apart, few=group != "swept"),
-        draw=partial(draw, along=along, apart=apart),
+        draw=partial(draw, along=along, apart=apart, contrast=contrast),
         table=partial(tables.compared, contrast=contrast),
-        whiskers="Bars",
+        whiskers="Bars at the right",
         group=group,
     )
 
@@ -169,7 +207,7 @@ FIGURES = (
     _figure(
         "fig8",
         "Fig. 8: devices in an aggregation",
-        "over the number of devices that take part in an aggregation; higher is better.",
+        "over the number of devices that take part in an aggregation.",
         Swept("devices", "aggregation.num_devices", lambda profile: profile.devices, "devices in an aggregation"),
     ),
     _figure(
@@ -190,7 +228,7 @@ FIGURES = (
             "importance",
             "exchange.importance_model",
             lambda profile: ("global", "local"),
-            "importance by the {} model",
+            "{} model",
         ),
         contrast=("importance", "local"),
     ),
@@ -199,7 +237,7 @@ FIGURES = (
         "Fig. 11: labels per device, and neighbours",
         "of CF-CL over the number of labels that a device has, with few and with many neighbours.",
         Swept("labels", "partition.labels_per_device", lambda profile: profile.labels, "labels per device"),
-        Swept("degree", "graph.degree", lambda profile: profile.degrees, "{} neighbours on average"),
+        Swept("degree", "graph.degree", lambda profile: profile.degrees, "{} neighbours"),
         contrast=("degree", None),
     ),
 )
