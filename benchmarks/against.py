@@ -8,57 +8,32 @@ is a bootstrap over seeds, test images and draws. The encoder is the last one of
 """
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 import cfcl
 from cfcl import config as configs
-from cfcl.core import metrics
-from cfcl.models import Encoder, as_input
-from cfcl.sim import evaluation, world
+from cfcl.sim import allocator, baselines, evaluation, world
 
 ROUNDS = 4000
 LABELS = ("all", "10")
 
 
-def hits(config: cfcl.Config, data: evaluation.Labelled, classes: int) -> dict[str, Tensor]:
-    """[draws, images] by labels per class: which test images a probe gets right."""
-    data = evaluation.standardised(data)
-    chosen = evaluation.few_labels(data.train_labels, 10, seed=config.seed)
-    return {
-        "all": metrics.quick_hits(*data, num_classes=classes, ridge=config.evaluation.ridge)[None],
-        "10": metrics.few_label_hits(*data, chosen, num_classes=classes, ridge=evaluation.FEW_RIDGE),
-    }
-
-
 def sides(config: cfcl.Config) -> dict[str, Mapping[str, Tensor]]:
-    """Hits of the trained embedding and features, of pixels, and of the untrained network."""
+    """By space and by labels per class, [draws, images]: which test images a probe gets right."""
     result = cfcl.run(config, workers=1)
     dataset = world.data_of(config)
-    assert dataset.test_labels is not None
-    images = dataset.train_images[evaluation.known(config, dataset)], dataset.test_images
-    untrained = Encoder(config.model, dataset.image_shape, seed=config.seed)
-    views: dict[str, Callable[[Tensor], Tensor]] = {
+    views: dict[str, baselines.View] = {
         "embedding": lambda some: torch.as_tensor(result.encoder.embed(some)),
         "features": lambda some: torch.as_tensor(result.encoder.features(some)),
-        "raw pixels": lambda some: as_input(some, torch.device("cpu")).flatten(1),
-        "principal components": _components(images[0], config.model.embedding_dim),
-        "untrained embedding": lambda some: untrained.embed(untrained.initial, some),
-        "untrained features": lambda some: untrained.activations(untrained.initial, some, "features").flatten(1),
+        **dict(baselines.views(config, dataset)),
     }
     return {
-        name: hits(config, evaluation.labelled(config, dataset, view(images[0]), view(images[1])), dataset.num_classes)
+        name: baselines.hits(config, dataset, evaluation.standardised(baselines.seen(config, dataset, view)[0]))
         for name, view in views.items()
     }
-
-
-def _components(images: Tensor, number: int) -> Callable[[Tensor], Tensor]:
-    flat = images.flatten(1).double() / 255
-    mean = flat.mean(0)
-    directions = torch.linalg.eigh((flat - mean).T @ (flat - mean)).eigenvectors.flip(1)[:, :number]
-    return lambda some: ((some.flatten(1).double() / 255 - mean) @ directions).float()
 
 
 def interval(differences: list[Tensor]) -> tuple[float, float, float]:
@@ -82,6 +57,7 @@ def main() -> None:
     parser.add_argument("--method", default="uniform-explicit")
     parser.add_argument("--seeds", type=int, nargs="+", default=[190, 191, 192, 193, 194])
     options = parser.parse_args()
+    allocator.keep_memory()
     found = []
     for seed in options.seeds:
         found.append(sides(configs.with_method(configs.load(options.preset, [f"seed={seed}"]), options.method)))

@@ -21,7 +21,7 @@ from cfcl import topology
 from cfcl.errors import CfclError
 from cfcl.exchange import links
 from cfcl.exchange.messages import DataReserve, EmbeddingItems, GlobalModel, LocalModel, Message, PullRequest
-from cfcl.protocol import codec
+from cfcl.protocol import codec, outages
 from cfcl.runs import folders, report, suites
 from cfcl.study import bundle, collect
 from cfcl.study import report as study_report
@@ -112,7 +112,7 @@ def _messages(rng: Random) -> Files:
         [],
         [PullRequest(0, 1, 2, 5), PullRequest(3, 1, 2, 0)],
         [DataReserve(1, 2, 0, pixels, vectors[:, 0]), DataReserve(2, 1, 0, pixels[:1])],
-        [EmbeddingItems(4, 5, 7, vectors)],
+        [EmbeddingItems(4, 5, 7, vectors), EmbeddingItems(5, 4, 7, vectors[:1], 2)],
         [LocalModel(0, -1, 3, vectors[0], vectors[0, :0], 0.5, {"target": vectors[1]})],
         [GlobalModel(-1, 0, 3, vectors[0], vectors[1])],
     ]
@@ -134,6 +134,9 @@ def _tables(rng: Random) -> Files:
         "budgets.csv": (f"{heads}\n{budgets}" if rng.random() < 0.5 else f"{heads},step\n{stepped}").encode(),
         "rates.csv": f"source,target,mbps\n{rates}".encode(),
         "candidates.csv": b"device,num_candidates\n0,12\n2,30\n",
+        "away.csv": b"device,from,to\n0,12,20\n2,30,\n",
+        "down.csv": b"source,target,from,to\n0,1,12,20\n3,-1,0,\n",
+        "graphs.csv": b"from,edges_file\n5,edges.txt\n9,edges.txt\n",
         "edges.txt": b"# a ring\n0 1\n1 2\n2, 3\n3 0\n",
     }
 
@@ -142,6 +145,8 @@ def _read_tables(folder: Path, rng: Random) -> None:
     for name in ("budgets", "candidates"):
         links.budgets(configs.load("digits", [*SMALL, f"exchange.{name}_file={folder / name}.csv"]), RING)
     links.rates(folder / "rates.csv", RING)
+    for name, file in {"offline": "away", "links": "down", "graphs": "graphs"}.items():
+        outages.load(configs.load("digits", [*SMALL, f"faults.{name}_file={folder / file}.csv"]), RING)
     topology.from_file(folder / "edges.txt", 4)
 
 

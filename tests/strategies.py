@@ -13,7 +13,7 @@ from cfcl import records
 from cfcl.exchange import messages
 from cfcl.exchange.messages import Message
 from cfcl.protocol import codec
-from cfcl.records import Done, Evaluation, Failed, Final, Pull, Record, Setup, Update, Upfront
+from cfcl.records import Done, Evaluation, Failed, Faults, Final, Pull, Record, Setup, Update, Upfront
 
 TEXT = st.text()  # any character, half a surrogate pair too
 LARGE = st.sampled_from([10**9, 10**18, 2**63, 10**30, 10**400, -(10**30)])
@@ -26,7 +26,7 @@ ANYTHING = st.recursive(
 )
 """Whatever JSON or TOML can say."""
 
-LINES = (Setup, Evaluation, Upfront, Update, Pull, Final, Done, Failed)
+LINES = (Setup, Evaluation, Upfront, Update, Pull, Faults, Final, Done, Failed)
 """Records that have a line."""
 
 
@@ -132,7 +132,7 @@ def batches(draw: st.DrawFn) -> list[Message]:
     who = {"source": _DEVICES, "target": _DEVICES, "step": st.integers(0, 10**6)}
     fields: dict[type[Message], dict[str, st.SearchStrategy[Any]]] = {
         messages.PullRequest: {"num_items": st.integers(0, 9)},
-        messages.DataItems: {"points": _points()},
+        messages.DataItems: {"points": _points(), "new": st.none() | st.integers(0, 9)},
         messages.DataReserve: {"points": _points(), "numbers": st.none()},
         messages.EmbeddingItems: {"embeddings": st.integers(0, 3).map(lambda rows: torch.ones(rows, 2))},
         messages.LocalModel: {

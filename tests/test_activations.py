@@ -46,9 +46,9 @@ def test_a_push_is_activations_of_points_and_of_an_augmentation_of_each() -> Non
 
 @pytest.mark.parametrize("method", ["uniform", "cfcl", "kmeans", "novel", "cover"])
 def test_an_answer_is_activations_of_two_views_of_candidates(method: str) -> None:
-    setting, _, transmitter = pair(*DIAL, f"exchange.method={method}")
+    setting, receiver, transmitter = pair(*DIAL, f"exchange.method={method}")
     transmitter = prepare(setting, transmitter, 3)
-    (reply,) = answer(setting, transmitter, device.request(setting, 0, 3, [1]), 3)
+    (reply,) = answer(setting, transmitter, device.request(setting, receiver, 3, [1]), 3)
     assert isinstance(reply.items, ActivationItems)
     assert reply.items.values.shape == (2, 2, 4, 4, 4)
     candidates = transmitter.candidates
@@ -68,10 +68,10 @@ def test_scores_are_those_of_the_images_behind_the_activations() -> None:
             seen[mode] = pull
             return policies.choose_cfcl(pull)
 
-        setting, _, transmitter = pair(*DIAL, f"exchange.mode={mode}", "exchange.push=exchange")
+        setting, receiver, transmitter = pair(*DIAL, f"exchange.mode={mode}", "exchange.push=exchange")
         setting = replace(setting, policy=replace(setting.policy, choose=choose))
         # the augmentation of a reserve in explicit mode belongs to the step of the pull, here to that of the push
-        answer(setting, prepare(setting, transmitter, 0), device.request(setting, 0, 0, [1]), 0)
+        answer(setting, prepare(setting, transmitter, 0), device.request(setting, receiver, 0, [1]), 0)
     explicit, dialled = seen["explicit"], seen["activations"]
     pairs: list[Any] = [
         (explicit.reserve.embeddings, dialled.reserve.embeddings),
@@ -89,10 +89,10 @@ def test_a_policy_that_measures_distances_does_so_between_activations() -> None:
         seen.append(pull)
         return policies.choose_novel(pull)
 
-    setting, _, transmitter = pair(*DIAL, "exchange.method=novel")
+    setting, receiver, transmitter = pair(*DIAL, "exchange.method=novel")
     setting = replace(setting, policy=replace(setting.policy, choose=choose))
     transmitter = prepare(setting, transmitter, 3)
-    answer(setting, transmitter, device.request(setting, 0, 3, [1]), 3)
+    answer(setting, transmitter, device.request(setting, receiver, 3, [1]), 3)
     (pull,) = seen
     assert transmitter.candidates is not None
     plain = setting.encoder.activations(
@@ -170,7 +170,7 @@ def test_batches_drawn_together_are_those_drawn_alone() -> None:
 def test_what_an_older_model_made_is_dropped_and_may_come_again() -> None:
     setting, receiver, transmitter = pair(*DIAL, "exchange.method=novel", "exchange.buffer=lasting")
     transmitter = prepare(setting, transmitter, 3)
-    replies = answer(setting, transmitter, device.request(setting, 0, 3, [1]), 3)
+    replies = answer(setting, transmitter, device.request(setting, receiver, 3, [1]), 3)
     assert device.remember(setting, transmitter, replies).sent == {}
     for step in (3, 6):
         receiver = device.absorb(setting, receiver, [replies[0].items], step)
@@ -182,7 +182,7 @@ def test_eight_bits_are_sent_kept_as_floats_and_charged() -> None:
     reserve = transmitter.reserves[0]
     assert isinstance(reserve, ActivationReserve)
     assert reserve.values.dtype == torch.uint8
-    (reply,) = answer(setting, prepare(setting, transmitter, 3), device.request(setting, 0, 3, [1]), 3)
+    (reply,) = answer(setting, prepare(setting, transmitter, 3), device.request(setting, receiver, 3, [1]), 3)
     items = reply.items
     assert isinstance(items, ActivationItems)
     assert items.ranges is not None
@@ -205,8 +205,8 @@ def test_eight_bits_are_sent_kept_as_floats_and_charged() -> None:
     ],
 )
 def test_bytes_of_an_item_are_those_of_its_message(overrides: tuple[str, ...], size: int) -> None:
-    setting, _, transmitter = pair(*overrides)
-    (reply,) = answer(setting, prepare(setting, transmitter, 3), device.request(setting, 0, 3, [1]), 3)
+    setting, receiver, transmitter = pair(*overrides)
+    (reply,) = answer(setting, prepare(setting, transmitter, 3), device.request(setting, receiver, 3, [1]), 3)
     encoder = setting.encoder
     assert cost.item_size(setting.config.exchange, encoder.image_shape, encoder.shapes) == size
     assert cost.size_of(reply.items, num_parameters=1) == 2 * size

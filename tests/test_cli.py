@@ -78,16 +78,21 @@ def test_a_comparison_with_few_labels_says_what_you_would_use_instead(tmp_path: 
     assert "[bold]" not in result.output
     (file,) = tmp_path.glob("*/baselines.json")
     before = file.stat().st_mtime_ns
+    assert {path.name for path in file.parent.iterdir() if path.is_dir()} == {  # no run but those that were asked for
+        path.parent.name for path in file.parent.glob("*/metrics.jsonl")
+    }
     again = invoke(*words)
     assert "untrained, embedding" in again.output
+    assert "centralised, embedding" in again.output
     assert file.stat().st_mtime_ns == before  # computed once
     assert "What you would use instead" in file.with_name("report.html").read_text(encoding="utf-8")
 
 
 def test_baselines_are_printed_and_written(tmp_path: Path) -> None:
     out = tmp_path / "rows.csv"
-    words = ["baselines", "digits", "--set", "evaluation.max_train=200", "--out", str(out)]
+    words = ["baselines", "digits", "--set", "evaluation.max_train=200", "--no-centralised", "--out", str(out)]
     result = invoke(*words)
+    assert "centralised" not in result.output
     assert result.exit_code == 0, result.output
     shown = " ".join(result.output.split())
     assert "raw pixels 64" in shown

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 
 from cfcl import config
 from cfcl.errors import CfclError
+from tests.conftest import small
 from tests.strategies import OVERRIDES, TEXT, odd_configs
 
 
@@ -185,18 +186,32 @@ def test_limits_are_told() -> None:
         "data.grey",
         "partition.disjoint",
         "graph.edges_file",
+        "graph.connected",
         "model.standardise",
         "model.normalise",
         "exchange.method",
         "exchange.layer",
         "exchange.budgets_file",
         "exchange.candidates_file",
+        "attack.devices",
         "cost.rates_file",
         "cost.charge_broadcast",
+        "faults.offline_file",
+        "faults.offline_trains",
+        "faults.links_file",
+        "faults.graphs_file",
         "evaluation.features",
         "evaluation.worst",
         "records.explain",
     ]
+
+
+def test_one_device_with_all_data_has_no_network_and_so_no_faults() -> None:
+    faulty = config.load("digits", ["faults.loss=0.2", "faults.offline_trains=false", "faults.links_file=a.csv"])
+    assert faulty.faults.active
+    assert config.with_method(faulty, "fedavg").faults == faulty.faults
+    assert config.with_method(faulty, "centralised").faults == config.FaultsConfig()
+    assert not config.FaultsConfig(offline_trains=False, damaged="values", offline_steps=3).active
 
 
 @settings(max_examples=200, deadline=None)
@@ -229,3 +244,49 @@ def test_lists_come_from_overrides_and_go_to_toml() -> None:
         config.load("digits", ["model.widths=32,64"])
     with pytest.raises(CfclError, match=r"model\.widths\.1=0 is not allowed"):
         config.load("digits", ["model.widths=[1, 0]"])
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        ("attack.devices=[4]", "attack.devices names device 4, but there are 4, numbered from 0: name one of them"),
+        ("attack.devices=5", "attack.devices=5 exceeds partition.num_devices=4: lower it, or add devices"),
+        (
+            "attack.devices=[1, 1]",
+            "attack.devices: [1, 1] is neither a number of devices nor a list of different ones: give 1, or [3, 5]",
+        ),
+        (
+            "attack.devices=one",
+            "attack.devices: 'one' is neither a number of devices nor a list of different ones: give 1, or [3, 5]",
+        ),
+        ("attack.strength=0", "attack.strength=0 is not allowed: it should be greater than 0; change attack.strength"),
+        ("defence.share=1.5", "defence.share=1.5 is not allowed: it should be less than or equal to 1; change"),
+        ("defence.cap=0", "defence.cap=0 is not allowed: it should be greater than or equal to 1; change defence.cap"),
+        ("aggregation.clip=0", "aggregation.clip=0 is not allowed: it should be greater than 0; change"),
+    ],
+)
+def test_hostile_devices_and_defences_are_checked(override: str, complaint: str) -> None:
+    with pytest.raises(CfclError) as caught:
+        small(override)
+    assert str(caught.value).startswith(f"digits-study: {complaint}")
+
+
+@pytest.mark.parametrize("override", ["attack.devices=1", "defence.cap=3"])
+def test_relayed_items_are_nobodys(override: str) -> None:
+    with pytest.raises(CfclError, match=r"'relay' passes items on without saying whose they are.*: choose exchange"):
+        small(override, "exchange.candidates=relay")
+
+
+def test_a_list_of_hostile_devices_comes_back_from_toml() -> None:
+    found = small("attack.devices=[2, 1]")
+    assert found.attack.devices == (2, 1)
+    assert config.parse(config.to_toml(found)) == found
+    assert small("attack.devices=0", "attack.kind=items-noise").digest == small().digest
+
+
+@pytest.mark.parametrize(
+    "setting", ["attack.devices=[3]", "privacy.never_devices=[3]", "faults.offline=0.3", "defence.cap=1"]
+)
+def test_nothing_goes_wrong_on_the_way_where_all_data_are_at_one_place(setting: str) -> None:
+    alone = config.with_method(config.load("digits", [setting]), "centralised")
+    assert alone == config.with_method(config.load("digits"), "centralised")

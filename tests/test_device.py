@@ -122,14 +122,14 @@ def test_budgets_differ_by_link_and_none_means_no_push() -> None:
     state = begin(setting, 0, images(20, 0))
     _, messages = device.push(setting, state, 0, [1, 2, 3, 4])
     assert {m.target: len(m.points) for m in messages if isinstance(m, DataReserve)} == {1: 6, 3: 3, 4: 1}
-    wanted = {message.target: message.num_items for message in device.request(setting, state.id, 3, [1, 2, 3, 4])}
+    wanted = {message.target: message.num_items for message in device.request(setting, state, 3, [1, 2, 3, 4])}
     assert wanted == {1: 4, 3: 2, 4: 1}
 
 
 @pytest.mark.parametrize("method", ["cfcl", "uniform", "kmeans", "bulk"])
 def test_an_explicit_answer_is_the_transmitters_own_points(method: str) -> None:
     setting, receiver, transmitter = pair(f"exchange.method={method}")
-    (request,) = device.request(setting, receiver.id, 3, [1])
+    (request,) = device.request(setting, receiver, 3, [1])
     transmitter = prepare(setting, transmitter, 3)
     (reply,) = answer(setting, transmitter, [request], 3)
     assert isinstance(reply.items, DataItems)
@@ -145,7 +145,7 @@ def test_an_implicit_answer_is_embeddings_of_candidates() -> None:
     transmitter = prepare(setting, transmitter, 3)
     assert transmitter.candidates is not None
     assert len(set(transmitter.candidates.positions.tolist())) == 8
-    (reply,) = answer(setting, transmitter, device.request(setting, receiver.id, 3, [1]), 3)
+    (reply,) = answer(setting, transmitter, device.request(setting, receiver, 3, [1]), 3)
     assert isinstance(reply.items, EmbeddingItems)
     expected = setting.encoder.embed(transmitter.anchor, transmitter.points[reply.positions])
     torch.testing.assert_close(reply.items.embeddings, expected)
@@ -594,7 +594,7 @@ def test_a_policy_sees_what_it_needs_and_nothing_else(need: str, mode: str) -> N
     needs = frozenset[Any]() if need == "nothing" else frozenset[Any]({need})
     policy = policies.Policy(policies.push_reserve, choose, needs)
     setting = replace(setting, policy=policy)
-    answer(setting, prepare(setting, transmitter, 3), device.request(setting, receiver.id, 3, [1]), 3)
+    answer(setting, prepare(setting, transmitter, 3), device.request(setting, receiver, 3, [1]), 3)
     (pull,) = seen
     explicit = mode == "explicit"
     assert (pull.candidates.points is not None, pull.reserve.points is not None) == (

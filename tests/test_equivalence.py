@@ -17,6 +17,9 @@ METHODS = [
     for mode in ("explicit", "implicit")
 ]
 CONV = ("exchange.mode=activations", "model.encoder=conv", "model.widths=[4, 6, 8]")
+ADAPTIVE = ("exchange.method=cover", "exchange.budget=adaptive")
+FAULTS = ("faults.offline=0.3", "faults.offline_steps=3", "faults.loss=0.2", "faults.straggling=0.2")
+RESTING = (*FAULTS, "faults.offline_trains=false", "faults.gone=0.3", "faults.damage=0.1", "faults.damaged=values")
 READINGS = [
     ("exchange.importance_model=local",),
     ("exchange.importance_model=local", "exchange.mode=implicit"),
@@ -32,6 +35,12 @@ READINGS = [
     ("exchange.method=novel", "exchange.buffer=limit", "exchange.candidates=relay"),
     ("exchange.method=cover", "exchange.buffer=keep", "exchange.against=another"),
     ("exchange.method=cover", "exchange.mode=implicit", "exchange.push=aggregation"),
+    (*ADAPTIVE, "exchange.buffer=keep", "evaluation.num_traced=2"),
+    (*ADAPTIVE, "exchange.mode=implicit"),
+    (*ADAPTIVE, *CONV, "exchange.layer=block1", "exchange.method=novel"),
+    ("attack.devices=[2]", "attack.kind=items-negative", "exchange.mode=implicit", "defence.share=0.4"),
+    ("attack.devices=1", "attack.kind=reserve-noise", "exchange.buffer=keep", "defence.cap=3", "defence.range=0.25"),
+    ("attack.devices=1", "attack.kind=request-all"),
     ("train.negatives=batch",),
     ("evaluation.log_every=1", "evaluation.every=1", "evaluation.num_traced=2", "evaluation.num_health_devices=2"),
     ("partition.num_devices=1", "partition.labels_per_device=10", "graph.kind=complete"),
@@ -44,6 +53,12 @@ READINGS = [
     ("exchange.mode=activations", "exchange.layer=features", "evaluation.features=true"),
     (*CONV, "train.objective=infonce", "exchange.layer=block1", "exchange.precision=uint8"),
     (*CONV, "train.objective=byol", "exchange.method=cover", "exchange.layer=block3"),
+    FAULTS,
+    (*RESTING, "exchange.candidates=relay", "exchange.buffer=keep", "evaluation.log_every=1"),
+    (*FAULTS, *CONV, "exchange.layer=block1", "exchange.push=aggregation", "faults.damage=0.2"),
+    (*CONV, "exchange.layer=block2", "exchange.precision=uint8", "privacy.clip=2.0", "privacy.noise=0.3"),
+    ("exchange.mode=implicit", "exchange.candidates=relay", "privacy.clip=1.0", "privacy.noise=0.2"),
+    ("privacy.never_devices=[1]", "exchange.method=cover"),
 ]
 
 
@@ -92,8 +107,15 @@ CROWDS: list[tuple[int, tuple[str, ...]]] = [
     (4, ("model.encoder=slim-resnet18", "train.steps=6", "aggregation.num_devices=3")),
     (2, ("aggregation.rule=trimmed", "aggregation.trim=0.3", "aggregation.num_devices=3", "train.steps=8")),
     (3, ("aggregation.rule=median", "train.steps=8")),
+    (3, ("aggregation.clip=0.9", "aggregation.num_devices=3", "attack.devices=1", "attack.kind=model-noise")),
+    (2, (*CONV, "attack.devices=[2]", "attack.kind=items-noise", "defence.range=0.25", "defence.clip=1.2")),
     (2, ("train.objective=infonce", "exchange.mode=implicit", "aggregation.server=adam", "aggregation.ema=0.5")),
     (2, ("train.objective=byol", "aggregation.adopt=fedema", "train.schedule=cosine")),
+    (3, (*ADAPTIVE, "exchange.buffer=keep")),
+    (2, (*RESTING, "exchange.method=cover", "exchange.buffer=keep", "evaluation.log_every=1")),
+    (3, (*FAULTS, "exchange.mode=implicit", "aggregation.rule=median")),
+    (2, ("exchange.mode=implicit", "privacy.clip=0.8", "privacy.noise=0.3")),
+    (2, ("privacy.never_devices=[1]",)),
 ]
 
 
@@ -108,10 +130,18 @@ ISOLATED: list[tuple[str, ...]] = [
     ("exchange.method=novel", "exchange.buffer=keep"),
     ("exchange.candidates=relay", "exchange.mode=implicit", "exchange.push=aggregation"),
     ("exchange.importance_model=both_local", "exchange.mode=implicit"),
+    (*ADAPTIVE, "exchange.buffer=keep"),
     ("model.encoder=slim-resnet18", "train.steps=6", "aggregation.num_devices=3", "cost.charge_broadcast=true"),
     ("aggregation.rule=median", "train.steps=8"),
     ("aggregation.rule=trimmed", "aggregation.trim=0.3", "aggregation.num_devices=3", "train.steps=8"),
+    ("aggregation.clip=0.9", "attack.devices=[2]", "attack.kind=model-flipped", "train.steps=8"),
+    (*CONV, "attack.devices=[2]", "attack.kind=items-far", "exchange.precision=uint8", "defence.clip=1.5"),
+    ("attack.devices=1", "attack.kind=reserve-noise", "exchange.buffer=keep", "defence.cap=3", "defence.range=0.25"),
     ("train.objective=byol", "exchange.mode=implicit", "aggregation.server=momentum", "aggregation.adopt=fedema"),
+    (*RESTING, "exchange.buffer=keep"),
+    (*FAULTS, "exchange.mode=implicit", "faults.damage=0.2"),
+    ("exchange.mode=implicit", "privacy.clip=0.8", "privacy.noise=0.3"),
+    ("privacy.never_devices=[1]",),
 ]
 
 

@@ -81,6 +81,11 @@ EXAMPLES: dict[str, tuple[Record, str]] = {
         '{"kind":"pull","step":3,"transmitter":0,"receiver":1,"items":0,"effective_candidates":1,"held_labels":null,'
         '"centroid_distance":null}',
     ),
+    "a pull with an adaptive budget": (
+        Pull(3, 0, 1, 0, 1, None, None, new=0),
+        '{"kind":"pull","step":3,"transmitter":0,"receiver":1,"items":0,"effective_candidates":1,"held_labels":null,'
+        '"centroid_distance":null,"new":0}',
+    ),
     "final": (Final(12), '{"kind":"final","step":12}'),
     "done": (Done("runs/ä"), '{"kind":"done","folder":"runs/\\u00e4"}'),
 }
@@ -135,7 +140,7 @@ BAD: list[tuple[Change, str]] = [
     (lambda row: row["reasons"][0].update(scores={"novelty": "high"}), "scores.novelty='high' is not a finite number"),
     (
         lambda row: row.update(kind="push"),
-        "is not a record of the kinds setup, eval, upfront, train, pull, final, done, failed",
+        "is not a record of the kinds setup, eval, upfront, train, pull, faults, final, done, failed",
     ),
     (lambda row: row.update(kind=["pull"]), "is not a record of the kinds"),
     (lambda row: row.pop("kind"), "is not a record of the kinds"),

@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from cfcl import rng
@@ -21,6 +22,15 @@ def test_a_stream_is_named_by_seed_and_words() -> None:
 def test_seeds_never_change() -> None:
     # A change here changes every published number.
     assert rng.derive(0, "pull", 3, 25) == 2504608501310636084
+
+
+def test_a_number_is_named_like_a_stream_and_never_changes() -> None:
+    # 2504608501310636084 / 2**63
+    assert rng.uniform(0, "pull", 3, 25) == pytest.approx(0.27155, abs=1e-5)
+    found = [rng.uniform(0, "some", number) for number in range(1000)]
+    assert 0.0 <= min(found) < 0.01
+    assert 0.99 < max(found) < 1.0
+    assert 0.47 < sum(found) / 1000 < 0.53  # 1 / sqrt(12 * 1000) is 0.009
 
 
 def test_places_are_distinct_in_order_and_at_most_so_many() -> None:

@@ -67,6 +67,12 @@ def test_bulk_moves_everything_at_the_start(mode: str) -> None:
     assert len(clock.exchange_steps) == 7
 
 
+def test_explicit_reserves_may_have_to_be_pushed_again_where_messages_get_lost() -> None:
+    for once, expected in ((False, [0, 3, 6, 9]), (True, [0])):
+        clock = make(exchange={"period": 3}, train={"steps": 10}, faults={"loss": 0.1}, once=once)
+        assert steps(clock, "pushes") == expected
+
+
 def test_last_aggregation() -> None:
     clock = make(aggregation={"period": 10})
     assert [clock.last_aggregation(t) for t in (0, 9, 10, 25)] == [0, 0, 10, 20]

@@ -6,7 +6,7 @@ import torch
 
 from cfcl import server
 from cfcl.config import AggregationConfig
-from cfcl.exchange.messages import SERVER, LocalModel
+from cfcl.exchange.messages import SERVER, LocalModel, ModelBlock
 from cfcl.models import Weights
 from cfcl.server import ServerState
 from tests.conftest import small
@@ -66,6 +66,82 @@ def test_rules_that_need_all_models_work_entry_by_entry_without_weights(rule: st
 @pytest.mark.parametrize(("rule", "expected"), [("mean", False), ("median", True), ("trimmed", True)])
 def test_the_mean_alone_is_a_sum(rule: str, expected: bool) -> None:
     assert server.needs_all(small(f"aggregation.rule={rule}")) is expected
+    assert server.needs_all(small(f"aggregation.rule={rule}", "aggregation.clip=2"))
+
+
+def clipped(some: ServerState, *overrides: str) -> ServerState:
+    """The server after it has combined its models in blocks of two entries, as two processes would."""
+    config = small(*overrides)
+    measures = server.measure(config, some)
+    parts = []
+    for first, entries in ((0, server.stack(some)[:, :2]), (2, server.stack(some)[:, 2:])):
+        block = ModelBlock(SERVER, SERVER, 4, entries, first, measures)
+        weights = None if measures is None else measures[:, 0]
+        parts.append(server.combine(config, server.clipped(config, some, block), weights))
+    return server.finish(some, torch.cat(parts))
+
+
+MODELS = (model(0, 1.0, 30.0), model(1, 2.0, 10.0), model(2, -50.0, 20.0))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        # A model of value v is at a distance of |v| sqrt(1 + 1 + 100) from the global one at 0: the median is of v = 2.
+        (("aggregation.clip=1",), 10 / 60),  # -50 becomes -2: (30 + 20 - 40) / 60
+        (("aggregation.clip=2",), -30 / 60),  # -50 becomes -4: (30 + 20 - 80) / 60
+        (("aggregation.clip=0.5",), 20 / 60),  # 1, 1 and -1: (30 + 10 - 20) / 60
+        (("aggregation.clip=25",), -950 / 60),  # no model is further away
+        (("aggregation.clip=1", "aggregation.rule=median"), 1.0),  # of 1, 2 and -2
+        (("aggregation.clip=1", "aggregation.rule=trimmed", "aggregation.trim=0"), 1 / 3),
+    ],
+)
+def test_clipping_bounds_how_far_one_model_can_pull_and_leaves_weights_alone(
+    overrides: tuple[str, ...], expected: float
+) -> None:
+    found = clipped(state(*MODELS), *overrides).model
+    torch.testing.assert_close(found.params, torch.tensor([expected, -expected]))
+    torch.testing.assert_close(found.buffers, torch.tensor([10 * expected]))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "one", "three"),
+    [
+        # Honest models moved from 0 to 1, poisoned ones to -10: (9 - 10) / 10, (7 - 30) / 10
+        (("aggregation.clip=1000",), -0.1, -2.3),
+        (("aggregation.clip=1",), 0.8, 0.4),  # -10 becomes -1
+        (("aggregation.rule=median",), 1.0, 1.0),
+        (("aggregation.rule=trimmed", "aggregation.trim=0.3"), 1.0, 1.0),
+        (("aggregation.rule=trimmed", "aggregation.trim=0.1"), 1.0, -1.75),  # (6 - 20) / 8: two of three are left
+        (("aggregation.rule=trimmed", "aggregation.trim=0.1", "aggregation.clip=1"), 1.0, 0.5),  # (6 - 2) / 8
+    ],
+)
+def test_one_and_three_poisoned_models_of_ten(overrides: tuple[str, ...], one: float, three: float) -> None:
+    for number, expected in ((1, one), (3, three)):
+        models = [model(i, -10.0 if i < number else 1.0, 5.0) for i in range(10)]
+        found = clipped(replace(state(*models), serves=tuple(range(10))), *overrides).model.params
+        torch.testing.assert_close(found, torch.tensor([expected, -expected]))
+
+
+def test_distances_are_from_the_global_model_and_of_all_that_is_averaged() -> None:
+    some = replace(state(model(3, 4.0, 7.0)), model=Weights(torch.tensor([1.0, 0.0]), torch.tensor([40.0])))
+    found = server.measure(small("aggregation.clip=1"), some)
+    # 3, -4 and 0 from there
+    assert found is not None
+    assert found.tolist() == [[7.0, 5.0]]
+    assert server.measure(small(), some) is None
+
+
+def test_a_clip_that_reaches_nobody_is_the_mean_to_the_bit() -> None:
+    values = torch.randn(3, generator=torch.Generator().manual_seed(1)).tolist()
+    models = [model(i, value, 10.3 + i / 7) for i, value in enumerate(values)]
+    found, plain = clipped(state(*models), "aggregation.clip=100").model, server.aggregate(models)
+    assert torch.equal(found.params, plain.params)
+    assert torch.equal(found.buffers, plain.buffers)
+
+
+def test_with_no_model_clipping_leaves_the_old_one() -> None:
+    assert clipped(state(), "aggregation.clip=1").model.params.tolist() == [0.0, 0.0]
 
 
 def test_extras_follow_the_same_rule_and_no_model_leaves_the_old_one() -> None:

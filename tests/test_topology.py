@@ -107,6 +107,18 @@ def test_geometric_redraws_until_connected() -> None:
     assert [num_components(12, graph.edges) for graph in graphs] == [1] * 20
 
 
+def test_a_graph_may_fall_apart_if_it_is_asked_for(tmp_path: Path) -> None:
+    graphs = [topology.geometric(12, 3.0, generator(seed), connected=False) for seed in range(20)]
+    assert {len(graph.edges) for graph in graphs} == {18}
+    assert any(not graph.is_connected for graph in graphs)
+    assert topology.geometric(4, 0.1, generator(), connected=False).edges == ()
+    loose = GraphConfig(kind="erdos_renyi", degree=0.5, connected=False)
+    assert not topology.build(loose, 12, generator()).is_connected
+    (tmp_path / "edges.txt").write_text("0 1\n")
+    given = GraphConfig(kind="edges", edges_file=tmp_path / "edges.txt", connected=False)
+    assert topology.build(given, 3, generator()).edges == ((0, 1),)
+
+
 def test_closest_pairs_of_clustered_points_by_hand() -> None:
     # Two far clusters on the x axis: distances 1 (0-3), 2 (1-2), 3 (2-4), 5 (1-4), then more than 90.
     points = torch.tensor([[0.0, 0.0], [100.0, 0.0], [102.0, 0.0], [1.0, 0.0], [105.0, 0.0]], dtype=torch.float64)
@@ -209,7 +221,7 @@ def test_unreadable_edge_files_are_refused(tmp_path: Path, content: bytes | None
         path.write_bytes(content)
 
     with pytest.raises(
-        CfclError, match=r"graph\.edges_file='.*edges\.txt' cannot be read as text .*: give a UTF-8 file"
+        CfclError, match=r"the file of pairs '.*edges\.txt' cannot be read as text .*: give a UTF-8 file"
     ):
         topology.from_file(path, 3)
 

@@ -17,6 +17,7 @@ OTHER: dict[str, object] = {
     "exchange.start": 5,
     "exchange.stop": 7,
     "exchange.num_pulled": 1,
+    "exchange.budget": "adaptive",
     "exchange.num_reserve": 4,
     "exchange.num_candidates": 9,
     "exchange.num_clusters": 2,
@@ -41,6 +42,13 @@ OTHER: dict[str, object] = {
     "exchange.cover_sharpness": 1.0,
     "exchange.cover_neighbours": 1,
     "exchange.num_reserve_clusters": 2,
+    "defence.range": 0.1,
+    "defence.clip": 0.5,
+    "defence.cap": 1,
+    "defence.share": 0.3,
+    "attack.devices": 1,
+    "attack.kind": "items-negative",
+    "attack.strength": 3.0,
     "regulariser.reduction": "sum",
     "regulariser.radius": "squared",
     "regulariser.radius_factor": 3.0,
@@ -74,7 +82,15 @@ OTHER: dict[str, object] = {
     "partition.main_share": 0.5,
     "partition.disjoint": "true",
     "graph.degree": 2.0,
+    "graph.connected": "false",
+    "faults.offline_steps": 2,
+    "faults.offline_trains": "false",
+    "faults.damaged": "values",
     "data.dir": "elsewhere",
+    "privacy.never_devices": [0],
+    "privacy.clip": 0.5,
+    "privacy.noise": 0.1,
+    "privacy.delta": 0.01,
     "cost.d2d_mbps": 3.0,
     "cost.downlink_mbps": 3.0,
     "evaluation.num_traced": 1,
@@ -97,11 +113,12 @@ WORDS = [
 SHAPES = (
     ("partition.kind=dirichlet", "graph.kind=erdos_renyi", "graph.degree=2", "cost.charge_broadcast=true"),
     ("model.encoder=slim-resnet18", "exchange.buffer=limit", "aggregation.rule=trimmed"),
-    ("model.encoder=conv", "evaluation.labels_per_class=[2]"),
-    ("data.dataset=usps",),
+    ("model.encoder=conv", "privacy.clip=1.0", "privacy.noise=1.0", "evaluation.labels_per_class=[2]"),
+    ("data.dataset=usps", "faults.offline=0.3", "faults.damage=0.1"),
     ("train.objective=dcl", "aggregation.server=adam"),
     ("train.objective=vicreg", "aggregation.adopt=fedema"),
     ("train.objective=byol", "partition.kind=common"),
+    ("attack.devices=1", "attack.kind=model-flipped"),
 )
 """Runs in which the remaining settings act."""
 
@@ -135,7 +152,7 @@ def test_every_setting_of_the_table_exists_and_acts_somewhere() -> None:
     names = {f"{section}.{key}" for section, key, _, _ in configs.fields(Config())}
     assert set(OTHER) <= names
     covered = {name for use in uses.USES for pattern in use.settings.split() for name in _matching(names, pattern)}
-    files = {"exchange.budgets_file", "exchange.candidates_file", "cost.rates_file", "graph.edges_file"}
+    files = {name for name in names if name.endswith("_file")}
     assert covered - files - {"exchange.method"} == set(OTHER)
     runs = [configs.with_method(small(*other), word) for word in WORDS for other in SHAPES]
     assert [name for name in OTHER if configs.notes([name], runs)] == []

@@ -147,11 +147,11 @@ def test_the_later_the_sharper() -> None:
 KEEPING = ("exchange.method=novel", "exchange.buffer=keep", "exchange.num_candidates=20", "exchange.num_pulled=6")
 
 
-def sent_in_three_pulls(setting: Setting, state: DeviceState) -> tuple[DeviceState, list[int]]:
+def sent_in_three_pulls(setting: Setting, receiver: DeviceState, state: DeviceState) -> tuple[DeviceState, list[int]]:
     positions: list[int] = []
     for step in (3, 6, 9):
         state = prepare(setting, state, step)
-        replies = answer(setting, state, device.request(setting, 0, step, [1]), step)
+        replies = answer(setting, state, device.request(setting, receiver, step, [1]), step)
         state = device.remember(setting, state, replies)
         positions += replies[0].positions.tolist()
     return state, positions
@@ -159,8 +159,8 @@ def sent_in_three_pulls(setting: Setting, state: DeviceState) -> tuple[DeviceSta
 
 @pytest.mark.parametrize("overrides", [(), (IMPLICIT,), ("exchange.buffer=limit",)], ids=" ".join)
 def test_nothing_goes_twice_over_a_link_whose_receiver_keeps_it(overrides: tuple[str, ...]) -> None:
-    setting, _, transmitter = pair(*KEEPING, *overrides)
-    state, positions = sent_in_three_pulls(setting, transmitter)
+    setting, receiver, transmitter = pair(*KEEPING, *overrides)
+    state, positions = sent_in_three_pulls(setting, receiver, transmitter)
     assert len(set(positions)) == len(positions) == 18
     assert state.sent.keys() == {0}
     assert state.sent[0].tolist() == positions
@@ -168,8 +168,8 @@ def test_nothing_goes_twice_over_a_link_whose_receiver_keeps_it(overrides: tuple
 
 @pytest.mark.parametrize("overrides", [(*KEEPING, "exchange.buffer=purge"), ("exchange.buffer=keep",)], ids=" ".join)
 def test_nothing_is_noted_where_receivers_keep_nothing_or_the_policy_does_not_ask(overrides: tuple[str, ...]) -> None:
-    setting, _, transmitter = pair(*overrides)
-    state, _ = sent_in_three_pulls(setting, transmitter)
+    setting, receiver, transmitter = pair(*overrides)
+    state, _ = sent_in_three_pulls(setting, receiver, transmitter)
     assert state.sent == {}
 
 

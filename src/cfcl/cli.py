@@ -1,6 +1,8 @@
 """The command line: parse, call one function, print."""
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -8,9 +10,20 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from cfcl import __version__, cli_data, cli_export, cli_overlap, cli_runs, cli_search, cli_study, cli_use, config
+from cfcl import (
+    __version__,
+    cli_audit,
+    cli_data,
+    cli_export,
+    cli_overlap,
+    cli_runs,
+    cli_search,
+    cli_study,
+    cli_use,
+    config,
+)
 from cfcl.cli_data import DataDir, Overrides, load_config, overrides_with
-from cfcl.cli_runs import RUNS, AsJson, Device, Engine, Trace, Workers
+from cfcl.cli_runs import RUNS, AsJson, Centralised, Device, Engine, Trace, Workers
 from cfcl.cli_study import parse_seeds
 from cfcl.cli_usage import Commands
 from cfcl.errors import CfclError
@@ -107,6 +120,7 @@ def compare(
     device: Device = "cpu",
     data_dir: DataDir = None,
     workers: Annotated[int, typer.Option(min=1, help="Number of runs at the same time.")] = os.cpu_count() or 1,
+    centralised: Centralised = True,
     dry_run: DryRun = False,
 ) -> None:
     """Run several methods on the same data, graph, initial model and batches; end with a table and a report.
@@ -127,7 +141,8 @@ def compare(
         plan = suites.plan(base, [word.strip() for word in methods.split(",") if word.strip()], parse_seeds(seeds))
         _tell(spec, base, changes, plan)
         if dry_run:
-            forecasts = forecast.look(plan, device=device)
+            more = [baselines.centralised(plan[0])] if centralised and base.evaluation.labels_per_class else []
+            forecasts = forecast.look([*plan, *more], device=device)
             console.print(dry.common_table(forecasts[0]), dry.compare_table(forecasts, at_once=workers))
             return
         folder = out / suites.comparison_name(base)
@@ -141,8 +156,9 @@ def compare(
                 outcomes = run_many(todo, out=folder, num_workers=workers, device=device, watch=bars.watch)
             done = [folders.load(path) for path in suites.finished(plan, folder)]
             if done:
-                with console.status("yardsticks") as status:
-                    instead = baselines.kept(plan[0], folder, watch=lambda name: status.update(f"yardsticks: {name}"))
+                train = cli_runs.training(centralised, folder / baselines.CENTRALISED, device)
+                with _yardsticks() as show:
+                    instead = baselines.kept(plan[0], folder, train=train, watch=show)
                 console.print(*progress.compare_tables(summary.by_method(done), instead))
                 page = report.write(done, folder / "report.html", force=True)
                 console.print(f"Report: {page}", soft_wrap=True)
@@ -160,11 +176,13 @@ def show_baselines(
     data_dir: DataDir = None,
     out: Annotated[Path | None, typer.Option(help="Also write the numbers to this file, .csv or .json.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    centralised: Centralised = True,
+    device: Device = "cpu",
 ) -> None:
-    """Print what you would use instead of a trained encoder, and how far you would get with it.
+    """Print what you would use instead of an encoder trained by devices, and how far you would get with it.
 
-    Raw pixels, principal components and every stage of the untrained encoder, each under a linear probe with all labels
-    and with few of each class.
+    Raw pixels, principal components, every stage of the untrained encoder, and one model trained on all the data, each
+    under a linear probe with all labels and with few of each class.
 
     Example: `cfcl baselines usps --out baselines.csv`
     """
@@ -177,8 +195,9 @@ def show_baselines(
             )
         from cfcl.runs import baselines, progress, yardsticks
 
-        with console.status("yardsticks") as status:
-            found = baselines.measure(wanted, watch=lambda name: status.update(f"yardsticks: {name}"))
+        train = cli_runs.training(centralised, None, device)
+        with _yardsticks() as show:
+            found = baselines.measure(wanted, train=train, watch=show)
         console.print(progress.labels_table([], found, "validation" if wanted.data.validation > 0 else "test"))
         if out is not None:
             yardsticks.write(out, found)
@@ -195,6 +214,7 @@ app.command("map", rich_help_panel=USE)(cli_search.draw_map)
 app.command(rich_help_panel=USE)(cli_use.classify)
 app.command(rich_help_panel=USE)(cli_export.export)
 app.command(rich_help_panel=USE)(cli_export.card)
+app.command(rich_help_panel=USE)(cli_audit.audit)
 app.command(rich_help_panel=STUDY)(cli_study.reproduce)
 app.command(rich_help_panel=STUDY)(cli_study.redraw)
 
@@ -230,6 +250,21 @@ def _tell(spec: str, wanted: config.Config, changes: list[str], runs: list[confi
     settings = config.given(spec, wanted, changes)
     for line in [*config.replaced(settings, wanted, runs), *config.notes(settings, runs)]:
         note(line)
+
+
+@contextmanager
+def _yardsticks() -> Iterator[Callable[[str], None]]:
+    """What shows the name of a yardstick beside a spinner, which appears with the first name."""
+    status = console.status("")
+
+    def show(name: str) -> None:
+        status.update(f"yardsticks: {name}")
+        status.start()
+
+    try:
+        yield show
+    finally:
+        status.stop()
 
 
 def _show_plan(wanted: config.Config, device: str, workers: int | None) -> None:

@@ -1,6 +1,8 @@
 """The commands for run folders: go on with one, list them, make a report."""
 
+import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,6 +15,7 @@ from cfcl.terminal import console, note, user_errors
 
 if TYPE_CHECKING:
     from cfcl.runs.suites import Result
+    from cfcl.use import TrainedEncoder
 
 RUNS = Path("runs")
 
@@ -20,6 +23,12 @@ Device = Annotated[str, typer.Option(help="Where tensors live: cpu, cuda, cuda:1
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes that share the devices; default: one per core.")]
 Engine = Annotated[
     Literal["sharded", "loop"], typer.Option(help="loop is the slow reference; both write the same bytes.")
+]
+Centralised = Annotated[
+    bool,
+    typer.Option(
+        help="Also train one model on all the data, on as many images as all devices see together; as long as a run."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print every record as a JSON line instead of the progress bar.")]
 Trace = Annotated[Path | None, typer.Option(help="Also write every message to this file: from, to, kind, step, bytes.")]
@@ -100,7 +109,7 @@ def make_report(
 
 def follow(simulate: Callable[..., "Result"], wanted: Config, *, as_json: bool) -> None:
     """Do a run and show it: as a bar and a table, or as JSON lines."""
-    from cfcl.runs import progress
+    from cfcl.runs import faults, folders, privacy, progress
 
     if as_json:
         result = simulate(watch=lambda record: print(record.to_line(), flush=True), note=note)
@@ -115,4 +124,24 @@ def follow(simulate: Callable[..., "Result"], wanted: Config, *, as_json: bool) 
     console.print(progress.run_table(result.evaluations, split))
     if few := progress.few_table(result.evaluations, split):
         console.print(few)
+    if told := faults.told(result.records):
+        console.print(told, soft_wrap=True, highlight=False)
+    if wanted.privacy.noise > 0:
+        for sentence in privacy.sentences(folders.load(result.folder)):
+            console.print(sentence, highlight=False)
     console.print(f"Run folder: {result.folder}", soft_wrap=True, highlight=False)
+
+
+def training(wanted: bool, out: Path | None, device: str) -> "Callable[[Config], TrainedEncoder] | None":
+    """What trains a model with a bar, if that is `wanted`; with `out`, a folder lets it go on after a stop."""
+    return partial(_trained, out=out, device=device) if wanted else None
+
+
+def _trained(config: Config, *, out: Path | None, device: str) -> "TrainedEncoder":
+    from cfcl.runs import progress, suites
+
+    with progress.RunProgress(console, config) as bar:
+        result = suites.simulate(config, out=out, device=device, plotted=False, watch=bar.watch, note=note)
+    if out is not None:
+        shutil.rmtree(out)
+    return result.encoder

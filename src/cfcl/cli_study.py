@@ -20,7 +20,7 @@ def reproduce(
         list[str],
         typer.Argument(
             help="fig4 ... fig11, regime, or all: fig4 to fig11, and in profile registered also gains, redundancy, "
-            "foretold, frontier, equal, exchanges and payload."
+            "foretold, frontier, equal, exchanges, payload and faults."
         ),
     ],
     profile: Annotated[

@@ -39,7 +39,9 @@ class Setup(Record):
     """The first record: what is fixed before the first step."""
 
     KIND: ClassVar[str] = "setup"
-    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"dataset", "encoder", "num_judged", "split"})
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset(
+        {"dataset", "encoder", "num_judged", "split", "most_pulled", "most_pushed"}
+    )
 
     dataset: str | None
     """Its name and the encoder's; the first run folders have neither."""
@@ -55,6 +57,10 @@ class Setup(Record):
     """Images behind every accuracy, where few labels, features or a validation split are asked for."""
     split: str | None = None
     """Where they are from, if not from the test split: `validation`."""
+    most_pulled: int | None = None
+    """Vectors of one image that leave its device in answers to pulls, at most, where they have noise."""
+    most_pushed: int | None = None
+    """The same in reserves."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +192,7 @@ class Pull(Record):
     """What one receiver pulled over one link."""
 
     KIND: ClassVar[str] = "pull"
-    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"reasons"})
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"new", "reasons"})
 
     step: int
     transmitter: int
@@ -199,6 +205,8 @@ class Pull(Record):
     """Mean distance of the items to the nearest centroid of the receiver's candidates; None of no items."""
     reasons: tuple[Reason, ...] | None = None
     """Item by item, with `records.explain`."""
+    new: int | None = None
+    """How many candidates the transmitter found new to the receiver, with adaptive budgets."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +220,32 @@ class Final(Record):
     labels: tuple[int, ...] | None = None
     label_distances: tuple[tuple[float, ...], ...] | None = None
     separation: float | None = None
+
+
+@dataclass(frozen=True)
+class Faults(Record):
+    """What has become of messages until then, where things go wrong; all are counted from the start of the run."""
+
+    KIND: ClassVar[str] = "faults"
+
+    step: int
+    online: float
+    """Share of the devices that are not offline at this step."""
+    messages: int
+    """That parties wanted to send, requests included."""
+    unsent: int
+    """Of them, those that did not leave: an end of the link was offline, or the link down."""
+    late: int
+    """Models that missed their aggregation."""
+    lost: int
+    damaged: int
+    refused: int
+    """Of the damaged ones, those that their receivers did not use."""
+
+    @property
+    def used(self) -> float:
+        """Share of the messages that somebody could use; all of none."""
+        return 1.0 - (self.unsent + self.late + self.lost + self.refused) / max(1, self.messages)
 
 
 @dataclass(frozen=True)
@@ -386,7 +420,7 @@ class Environment(Record):
 
 
 KINDS: dict[str, type[Record]] = {
-    item.KIND: item for item in (Setup, Evaluation, Upfront, Update, Pull, Final, Done, Failed, Warned)
+    item.KIND: item for item in (Setup, Evaluation, Upfront, Update, Pull, Faults, Final, Done, Failed, Warned)
 }
 
 _TYPES: dict[type[Record], dict[str, Any]] = {
@@ -405,6 +439,7 @@ _SHARES = (
     "active",
     "pulled_share",
     "held_labels",
+    "online",
 )
 _AMOUNTS = ("seconds", "joules", "selection", "evaluation", "total", "exchange", "separation", "label_distances")
 _RANGES: dict[str, tuple[float, float]] = {
@@ -511,7 +546,7 @@ def _wrong_setup(setup: Setup) -> str:
 
 def _key(record: Record) -> tuple[object, ...]:
     """What no other record of a run shares."""
-    names = ("step", "transmitter", "receiver") if isinstance(record, Evaluation | Update | Pull) else ()
+    names = ("step", "transmitter", "receiver") if isinstance(record, Evaluation | Update | Pull | Faults) else ()
     return type(record), *(getattr(record, name, None) for name in names)
 
 

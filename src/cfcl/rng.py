@@ -16,6 +16,11 @@ def stream(seed: int, *names: str | int) -> torch.Generator:
     return torch.Generator().manual_seed(derive(seed, *names))
 
 
+def uniform(seed: int, *names: str | int) -> float:
+    """A number from 0 to 1, below 1, that is a pure function of `seed` and `names`: a stream's cheap first draw."""
+    return (derive(seed, *names) >> 10) / 2**53
+
+
 def places(total: int, most: int, seed: int, *names: str | int) -> torch.Tensor:
     """At most `most` of `total` places, a uniform draw from the stream called `names`, in order."""
     return torch.randperm(total, generator=stream(seed, *names))[:most].sort().values

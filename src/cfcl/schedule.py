@@ -19,6 +19,8 @@ class Schedule:
     """One exchange at t = 0 in place of the periodic ones (bulk)."""
     push_at_aggregation: bool
     push_once: bool
+    push_again: bool = False
+    """Whether a reserve that is pushed once may have to be pushed again at an exchange, because messages get lost."""
     evaluation_period: int = 1
     """Aggregations between evaluations."""
     log_period: int = 1
@@ -37,7 +39,7 @@ class Schedule:
     def pushes(self, step: int) -> bool:
         """Whether reserves are pushed at `step`, ahead of any pull."""
         if self.push_once or self.once:
-            return step == 0
+            return step == 0 or (self.push_again and not self.once and self._periodic(step))
         if not self.push_at_aggregation:
             return self._periodic(step)
         # The first exchange needs the reserve of the aggregation before it, even if exchanges start in between.
@@ -67,6 +69,17 @@ class Schedule:
         found = range(self.exchange_period, self.num_steps, self.exchange_period)
         return tuple(step for step in found if self._periodic(step))
 
+    @property
+    def pull_steps(self) -> tuple[int, ...]:
+        """The steps at which neighbours pull."""
+        return (0,) if self.once else self.exchange_steps
+
+    @cached_property
+    def push_steps(self) -> tuple[int, ...]:
+        """The steps at which reserves are pushed."""
+        able = {0, *self.exchange_steps, *range(0, self.num_steps, self.aggregation_period)}
+        return tuple(step for step in sorted(able) if self.pushes(step))
+
     def _periodic(self, step: int) -> bool:
         return step > 0 and step % self.exchange_period == 0 and self.start <= step < self.stop
 
@@ -83,6 +96,7 @@ def build(config: Config, *, once: bool) -> Schedule:
         once=once,
         push_at_aggregation=exchange.push == "aggregation",
         push_once=exchange.mode == "explicit",
+        push_again=config.faults.active,
         evaluation_period=config.evaluation.every,
         log_period=config.evaluation.log_every,
         save_period=config.checkpoint.every,

@@ -1,5 +1,6 @@
 """The server: which models it averages, how, and what it makes of that. It never sees a datapoint or an embedding."""
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -9,10 +10,10 @@ from torch import Tensor
 from cfcl import rng
 from cfcl.config import AggregationConfig, Config
 from cfcl.core import optimisers
-from cfcl.core.averaging import accumulate, trimmed_mean
+from cfcl.core.averaging import accumulate, drawn_back, trimmed_mean
 from cfcl.core.optimisers import Moments
 from cfcl.errors import CfclError
-from cfcl.exchange.messages import SERVER, GlobalModel, LocalModel
+from cfcl.exchange.messages import SERVER, GlobalModel, LocalModel, ModelBlock
 from cfcl.models import Weights
 
 ADAM_DECAY, ADAM_FLOOR = 0.99, 1e-3
@@ -73,7 +74,7 @@ def participants(config: Config, step: int) -> tuple[int, ...]:
 
 def needs_all(config: Config) -> bool:
     """Whether the rule looks at all models at once, parameter by parameter; the mean of Eq. (5) is a sum."""
-    return config.aggregation.rule != "mean"
+    return config.aggregation.rule != "mean" or config.aggregation.clip is not None
 
 
 def start(state: ServerState) -> Tensor:
@@ -100,15 +101,46 @@ def finish(state: ServerState, total: Tensor) -> ServerState:
 
 
 def stack(state: ServerState) -> Tensor:
-    """The models that have arrived, one row each in order of device; rules that need all ignore their weights."""
+    """The models that have arrived, one row each in order of device, with a one behind each."""
     rows = [torch.cat([_flat(model), torch.ones(1)]) for model in state.models]
     return torch.stack(rows) if rows else torch.zeros(0, len(start(state)))
 
 
-def combine(config: Config, entries: Tensor) -> Tensor:
-    """What the rule makes of a block of all models' entries, as `finish` takes it: zeros if no model has arrived."""
+def measure(config: Config, state: ServerState) -> Tensor | None:
+    """[models, 2]: weight and distance from the global model of those that have arrived, if models are clipped."""
+    if config.aggregation.clip is None:
+        return None
+    centre = torch.cat(_parts(state.model, state.extras)).cpu().double()
+    found = [[model.weight, float((_flat(model).double() - centre).norm())] for model in state.models]
+    return torch.tensor(found, dtype=torch.float64).view(-1, 2)
+
+
+def clipped(config: Config, state: ServerState, block: ModelBlock) -> Tensor:
+    """The block's entries of models that are no further from the global one than `clip` times the median distance."""
+    if config.aggregation.clip is None or len(block.entries) == 0:
+        return block.entries
+    assert block.measures is not None
+    distances = block.measures[:, 1]
+    centre = torch.cat([*(part.cpu() for part in _parts(state.model, state.extras)), torch.ones(1)])
+    centre = centre[block.first : block.first + block.entries.shape[1]]
+    return drawn_back(
+        block.entries, centre, distances, most=config.aggregation.clip * statistics.median(distances.tolist())
+    )
+
+
+def combine(config: Config, entries: Tensor, weights: Tensor | None = None) -> Tensor:
+    """What the rule makes of a block of all models' entries, as `finish` takes it: zeros if no model has arrived.
+
+    Only the mean asks for `weights`.
+    """
+    total = torch.zeros(entries.shape[1], dtype=torch.float64)
+    if config.aggregation.rule == "mean":
+        assert weights is not None
+        for model, weight in zip(entries, weights.tolist(), strict=True):
+            accumulate(total, model, weight)
+        return total
     if len(entries) == 0:
-        return torch.zeros(entries.shape[1], dtype=torch.float64)
+        return total
     return trimmed_mean(entries, 0.5 if config.aggregation.rule == "median" else config.aggregation.trim)
 
 

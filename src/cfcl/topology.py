@@ -1,9 +1,9 @@
-"""Who may talk to whom: undirected, connected graphs of devices."""
+"""Who may talk to whom: undirected graphs of devices, connected unless a config says otherwise."""
 
 import math
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
@@ -61,12 +61,12 @@ class Graph:
 
 
 def build(config: GraphConfig, num_devices: int, generator: torch.Generator) -> Graph:
-    """The connected graph that `config` describes; only the random kinds draw from `generator`."""
+    """The graph that `config` describes; only the random kinds draw from `generator`."""
     match config.kind:
         case "geometric":
-            return geometric(num_devices, config.degree, generator)
+            return geometric(num_devices, config.degree, generator, connected=config.connected)
         case "erdos_renyi":
-            return erdos_renyi(num_devices, config.degree, generator)
+            return erdos_renyi(num_devices, config.degree, generator, connected=config.connected)
         case "ring":
             return ring(num_devices)
         case "line":
@@ -77,22 +77,27 @@ def build(config: GraphConfig, num_devices: int, generator: torch.Generator) -> 
             return complete(num_devices)
         case "edges":
             assert config.edges_file is not None  # checked by the config
-            return from_file(config.edges_file, num_devices)
+            return from_file(config.edges_file, num_devices, connected=config.connected)
 
 
-def geometric(num_devices: int, degree: float, generator: torch.Generator) -> Graph:
-    """Uniform positions in the unit square, the `num_devices * degree / 2` closest pairs linked; connected."""
-    num_edges = 0 if num_devices == 1 else _num_edges(num_devices, degree)
+def joined(graphs: Sequence[Graph]) -> Graph:
+    """The graph with all edges of `graphs`, and the positions of the first."""
+    return replace(graphs[0], edges=tuple(sorted({edge for graph in graphs for edge in graph.edges})))
+
+
+def geometric(num_devices: int, degree: float, generator: torch.Generator, *, connected: bool = True) -> Graph:
+    """Uniform positions in the unit square, the `num_devices * degree / 2` closest pairs linked."""
+    num_edges = 0 if num_devices == 1 else _num_edges(num_devices, degree, connected=connected)
 
     def draw() -> Graph:
         points = torch.rand(num_devices, 2, generator=generator, dtype=torch.float64)
         return _graph(num_devices, _closest_pairs(points, num_edges), points)
 
-    return _first_connected(draw, num_devices, degree)
+    return _first_connected(draw, num_devices, degree) if connected else draw()
 
 
-def erdos_renyi(num_devices: int, degree: float, generator: torch.Generator) -> Graph:
-    """Each pair linked with probability `degree / (num_devices - 1)`, given that the graph is connected."""
+def erdos_renyi(num_devices: int, degree: float, generator: torch.Generator, *, connected: bool = True) -> Graph:
+    """Each pair linked with probability `degree / (num_devices - 1)`, given that the graph is connected if it must."""
     if num_devices == 1:
         return Graph(1, ())
     _check_degree(num_devices, degree)
@@ -101,7 +106,7 @@ def erdos_renyi(num_devices: int, degree: float, generator: torch.Generator) -> 
     def draw() -> Graph:
         return _graph(num_devices, _coin_pairs(num_devices, probability, generator))
 
-    return _first_connected(draw, num_devices, degree)
+    return _first_connected(draw, num_devices, degree) if connected else draw()
 
 
 def ring(num_devices: int) -> Graph:
@@ -125,8 +130,8 @@ def complete(num_devices: int) -> Graph:
     return Graph(num_devices, tuple(combinations(range(num_devices), 2)))
 
 
-def from_file(path: Path, num_devices: int) -> Graph:
-    """The connected graph in a text file: one `i j` or `i, j` pair per line, `#` starts a comment."""
+def from_file(path: Path, num_devices: int, *, connected: bool = True) -> Graph:
+    """The graph in a text file: one `i j` or `i, j` pair per line, `#` starts a comment."""
     edges: dict[Pair, int] = {}
     for number, line_text in enumerate(_read(path).splitlines(), start=1):
         text = line_text.partition("#")[0].strip()
@@ -140,11 +145,11 @@ def from_file(path: Path, num_devices: int) -> Graph:
                 )
             edges[edge] = number
     graph = Graph(num_devices, tuple(sorted(edges)))
-    if not graph.is_connected:
+    if connected and not graph.is_connected:
         lost = min(set(range(num_devices)) - _reachable(graph, 0))
         raise CfclError(
             f"{path}: device {lost} cannot be reached from device 0, but the graph of {num_devices} devices must be "
-            f"connected: add a pair that links device {lost}, or change partition.num_devices"
+            f"connected: add a pair that links device {lost}, or set graph.connected=false"
         )
     return graph
 
@@ -154,7 +159,7 @@ def _read(path: Path) -> str:
         return reading.text(path, limit=reading.LARGEST_BY_HAND)
     except (OSError, ValueError) as error:
         raise CfclError(
-            f"graph.edges_file='{path}' cannot be read as text ({error}): give a UTF-8 file with one pair of devices "
+            f"the file of pairs '{path}' cannot be read as text ({error}): give a UTF-8 file with one pair of devices "
             "per line"
         ) from None
 
@@ -204,7 +209,7 @@ def _first_connected(draw: Callable[[], Graph], num_devices: int, degree: float)
             return graph
     raise CfclError(
         f"graph.degree={degree:g} gave no connected graph of {num_devices} devices in {MAX_TRIES} draws, but every "
-        "device must be reachable: raise graph.degree"
+        "device must be reachable: raise graph.degree, or set graph.connected=false"
     )
 
 
@@ -216,14 +221,14 @@ def _check_degree(num_devices: int, degree: float) -> None:
         )
 
 
-def _num_edges(num_devices: int, degree: float) -> int:
+def _num_edges(num_devices: int, degree: float, *, connected: bool) -> int:
     """The number of edges behind an exact average degree."""
     _check_degree(num_devices, degree)
     num_edges = round(num_devices * degree / 2)
-    if num_edges < num_devices - 1:
+    if connected and num_edges < num_devices - 1:
         raise CfclError(
             f"graph.degree={degree:g} makes {num_edges} edges, but to connect {num_devices} devices takes at least "
-            f"{num_devices - 1}: raise graph.degree or lower partition.num_devices"
+            f"{num_devices - 1}: raise graph.degree, or set graph.connected=false"
         )
     return num_edges
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from cfcl.core.averaging import accumulate, autoscaler, mixture, trimmed_mean
+from cfcl.core.averaging import accumulate, autoscaler, drawn_back, mixture, trimmed_mean
 
 
 @pytest.mark.equation("5")
@@ -94,3 +94,17 @@ def test_the_autoscaler_by_hand() -> None:
     # 0.7 / 5
     assert autoscaler(OWN, AVERAGE, share=0.7) == pytest.approx(0.14)
     assert autoscaler(OWN, OWN, share=0.7) == 0.0
+
+
+def test_models_too_far_from_the_centre_are_drawn_back_to_the_distance_allowed() -> None:
+    centre = torch.tensor([1.0, 1.0])
+    models = torch.tensor([[4.0, 5.0], [1.0, 1.0], [1.0, -1.5], [0.1, 1.0]])
+    distances = torch.tensor([5.0, 0.0, 2.5, 0.9], dtype=torch.float64)
+    found = drawn_back(models, centre, distances, most=2.5)
+    # half of the way (3, 4) from the centre; the others are near enough
+    assert found[0].tolist() == [2.5, 3.0]
+    assert torch.equal(found[1:], models[1:])
+    assert drawn_back(models, centre, distances, most=0.0)[0].tolist() == [1.0, 1.0]
+    # entry by entry: a block of the columns is a block of the result
+    parts = [drawn_back(models[:, i : i + 1], centre[i : i + 1], distances, most=1.7) for i in range(2)]
+    assert torch.equal(torch.cat(parts, dim=1), drawn_back(models, centre, distances, most=1.7))

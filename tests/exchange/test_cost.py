@@ -5,6 +5,7 @@ from cfcl.config import CostConfig
 from cfcl.exchange.cost import Ledger, size_of
 from cfcl.exchange.messages import (
     SERVER,
+    ActivationItems,
     DataItems,
     DataReserve,
     EmbeddingItems,
@@ -118,6 +119,16 @@ def test_energy_goes_by_the_rate_of_each_link() -> None:
     assert ledger.totals()["joules"] == pytest.approx(2 * (1.568e-3 + 12.544e-3 + 0.4e-3 + 0.2e-3))
     # device 1 waits for both of its items, device 0 for its model both ways
     assert ledger.settle() == pytest.approx(14.112e-3)
+
+
+def test_the_number_of_new_candidates_takes_four_bytes() -> None:
+    told = [
+        DataItems(0, 1, 0, images(2)[:0], 0),
+        EmbeddingItems(0, 1, 0, torch.zeros(2, 4), 7),
+        ActivationItems(0, 1, 0, torch.zeros(1, 2, 3), None, 7),
+    ]
+    # nothing; 8 values of 4 bytes; 6 values of 4 bytes
+    assert [size_of(items, num_parameters=1) for items in told] == [4, 36, 28]
 
 
 def test_a_request_is_free() -> None:

@@ -9,7 +9,7 @@ from cfcl.exchange import messages
 
 def test_implicit_messages_have_no_field_for_a_datapoint() -> None:
     base = {"source", "target", "step", "embeddings"}
-    assert {field.name for field in dataclasses.fields(messages.EmbeddingItems)} == base
+    assert {field.name for field in dataclasses.fields(messages.EmbeddingItems)} == {*base, "new"}
     # one number per embedding: anything else is refused where it arrives
     assert {field.name for field in dataclasses.fields(messages.EmbeddingReserve)} == base | {"numbers"}
 

@@ -2,10 +2,11 @@
 
 from cfcl import device
 from cfcl.config import Config
+from cfcl.protocol import faults
 from cfcl.protocol.link import Bytes, Counted
 from cfcl.protocol.parties import Parties, Run, start_server
-from cfcl.protocol.steps import play, rounds
-from cfcl.sim import world
+from cfcl.protocol.steps import plainly, play, rounds
+from cfcl.sim import attacks, world
 from cfcl.sim.world import single_thread
 
 
@@ -18,12 +19,14 @@ def play_isolated(config: Config) -> Run:
     ]
     server = Parties(scenes[0].rules, {}, start_server(scenes[0].rules, range(len(homes))))
     run = Run(0, [server, *homes], scenes[0].ledger())
-    link = Counted(Bytes(), run.ledger)
+    link = faults.around(Counted(Bytes(), run.ledger), scenes[0].rules, run.faults)
+    send = attacks.build(scenes[0].setting).around(plainly)
     with single_thread():
         while run.step <= config.train.steps:
             for item in rounds(scenes[0].rules, run.step):
                 for phase in item.phases:
-                    assert play(phase, run.hosts, link, run.step).refusals == []
+                    refusals = play(phase, run.hosts, link, run.step, send).refusals
+                    assert config.faults.active or refusals == []
                 if item.charged(config.cost):
                     run.ledger.settle()
                 if item.name == "update":

@@ -34,8 +34,8 @@ BATCHES: list[list[Message]] = [
     [PullRequest(0, 1, 2, 5), PullRequest(3, 1, 2, 0)],
     [DataReserve(1, 2, 0, PIXELS, torch.tensor([0.5, 2.0])), DataReserve(2, 1, 0, PIXELS[:1])],
     [EmbeddingReserve(1, 2, 0, VECTORS)],
-    [DataItems(1, 2, 0, PIXELS[:0]), DataItems(1, 3, 0, PIXELS)],
-    [EmbeddingItems(4, 5, 7, VECTORS), EmbeddingItems(5, 4, 7, VECTORS[:1])],
+    [DataItems(1, 2, 0, PIXELS[:0], 0), DataItems(1, 3, 0, PIXELS)],
+    [EmbeddingItems(4, 5, 7, VECTORS), EmbeddingItems(5, 4, 7, VECTORS[:1], 9)],
     [ActivationReserve(1, 2, 0, VECTORS.view(1, 2, 3), None, torch.tensor([0.5]))],
     [
         ActivationItems(1, 2, 0, PIXELS[:, :2], torch.zeros(2, 2)),
@@ -45,6 +45,7 @@ BATCHES: list[list[Message]] = [
     [GlobalModel(-1, 0, 3, VECTORS[0], VECTORS[1], {})],
     [ModelSum(-1, -1, 3, VECTORS[0].double())],
     [ModelBlock(-1, -1, 3, VECTORS)],
+    [ModelBlock(-1, -1, 3, VECTORS, 5, VECTORS[:, :2].double())],
 ]
 
 

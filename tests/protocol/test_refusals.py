@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from cfcl import device, server
 from cfcl.errors import CfclError
@@ -304,6 +305,27 @@ def test_a_bad_block_leaves_the_global_model_alone(alter: Callable[[ModelBlock],
     assert sent(Fold(), parties) == []
     assert only(Fold().take(parties, [], STEP)).reason == "did not arrive"
     assert parties.server.model is before
+
+
+MEASURE_FAULTS: list[tuple[Tensor | None, str]] = [
+    (None, "weights and distances come with models that are clipped"),
+    (torch.ones(2, 2, dtype=torch.float64), "weights and distances has the shape (2, 2), not (4, 2)"),
+    (torch.ones(4, 2, dtype=torch.float64) / 0, "weights and distances is not finite"),
+    (torch.ones(4, 2), "weights and distances is of type torch.float32"),
+]
+
+
+@pytest.mark.parametrize(("measures", "reason"), MEASURE_FAULTS)
+def test_bad_distances_leave_the_global_model_alone(measures: Tensor | None, reason: str) -> None:
+    parties = host("aggregation.clip=1")
+    assert Upload().take(parties, sent(Upload(), parties), STEP) == []
+    (block,) = sent(Regroup(), parties)
+    assert isinstance(block, ModelBlock)
+    bad = replace(block, measures=measures)
+    assert Regroup().take(parties, [bad], STEP)[0].reason.startswith(reason)
+    assert sent(Fold(), parties) == []
+    plain = host("aggregation.rule=median")
+    assert Regroup().take(plain, [block], STEP)[0].reason.startswith(MEASURE_FAULTS[0][1])
 
 
 def test_a_block_of_another_width_does_not_make_a_model() -> None:

@@ -76,6 +76,12 @@ def test_parts_and_the_whole() -> None:
     assert sorted(whole["costs"].tolist()) == sorted(TREE["costs"].tolist())
     refused = [snapshot.share({**TREE, "refused": 7}, devices)["refused"] for devices in (range(3), range(3, 4))]
     assert refused == [7, 0]
+    lost = [{**TREE, "faults": counts} for counts in ({"lost": 2, "late": 1}, {"lost": 3})]
+    assert snapshot.join(lost)["faults"] == {"lost": 5, "late": 1}
+    assert [snapshot.share(lost[0], devices)["faults"] for devices in (range(3), range(3, 4))] == [
+        {"lost": 2, "late": 1},
+        {},
+    ]
 
 
 def _with(path: str, value: Any) -> dict[str, Any]:
@@ -130,6 +136,9 @@ WRONG = [
     ("devices.1.moments", list(_state("moments")), "device 1: its moments are none"),
     ("devices.1.pulled", torch.zeros(2, 1, 8, 8), "device 1: what it pulled is of type torch.float32"),
     ("devices.1.pulled", torch.zeros(2, 1, 9, 8, dtype=torch.uint8), "device 1: what it pulled has the shape"),
+    ("devices.1.sources", torch.tensor([0, 2, 2]), "device 1: it does not say who sent what it pulled"),
+    ("devices.1.sources", torch.tensor([0.0, 0.0, 2.0, 2.0]), "device 1: it does not say who sent what it pulled"),
+    ("devices.1.sources", torch.tensor([0, 0, 2, 3]), "device 1: what it pulled is not from its neighbours"),
     (
         "devices.1.reserves",
         {0: replace(_state("reserves")[0], points=torch.zeros(2, 1, 4, 4, dtype=torch.uint8))},
@@ -162,6 +171,9 @@ WRONG = [
         "device 1: of its own reserve, positions are not in 1-D tensors",
     ),
     ("devices.1.own_reserve", {3: [0, 1, 2]}, "device 1: of its own reserve, it offers list"),
+    ("devices.1.news", {0: 9}, "device 1: what was new at its neighbours is not so many of their candidates"),
+    ("devices.1.news", {0: 1.0}, "device 1: what was new at its neighbours is not so many of their candidates"),
+    ("devices.1.news", {3: 1}, "device 1: what was new at its neighbours is not so many of their candidates"),
     ("devices.1.sent", {0: torch.tensor(0)}, "device 1: places of its points are not among them"),
     ("devices.1.sent", {0: torch.tensor([100_000])}, "device 1: places of its points are not among them"),
     ("devices.1.sent", {0: torch.tensor([-1])}, "device 1: places of its points are not among them"),
@@ -175,6 +187,10 @@ WRONG = [
     ("devices.1.margin", 10**30, "device 1: its margin, share or scaler is not a finite number"),
     ("devices.1.active", -0.5, "device 1: its margin, share or scaler is not a finite number"),
     ("devices.1.more", 1, r"device 1: its fields are"),
+    ("devices.1.heard", {3: 3}, "device 1: it has heard from devices that are no neighbours"),
+    ("devices.1.heard", {0: -3}, "device 1: it has heard from devices that are no neighbours, or at no step"),
+    ("faults", {"lost": -1}, "its counters are no numbers"),
+    ("faults", {"found": 1}, "its counters are no numbers"),
     ("clocks", {"total": "long"}, "lacks the fields"),
     ("clocks", {1: 2, "a": 3}, "has unknown fields"),
 ]

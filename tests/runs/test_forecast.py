@@ -10,7 +10,15 @@ from cfcl.runs import dry, forecast, suites
 from cfcl.sim.engines import start
 from tests.conftest import small
 
-RUNS = ["fedavg", "uniform-explicit", "cfcl-explicit", "cfcl-implicit", "bulk-implicit", "novel-explicit"]
+RUNS = [
+    "fedavg",
+    "uniform-explicit",
+    "cfcl-explicit",
+    "cfcl-implicit",
+    "bulk-implicit",
+    "novel-explicit",
+    "cover-implicit",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +57,17 @@ def test_budgets_of_links_count(tmp_path: Path) -> None:
     (found,) = forecast.look([small(f"exchange.budgets_file={file}")])
     # Six links have 2 items and 3 reserve points, one has 5 and 4, and over one nothing moves.
     assert (found.bytes_push, found.bytes_pull) == (64 * (6 * 3 + 4), 64 * (6 * 2 + 5))
+
+
+def test_answers_that_say_what_is_new_count_and_the_rest_is_at_most() -> None:
+    config = small("exchange.method=cover", "exchange.budget=adaptive", "exchange.buffer=keep")
+    (found,) = forecast.look([config])
+    # 8 links: 2 items of 64 bytes and a number of 4; 3 reserve points, each with a number
+    assert (found.bytes_push, found.bytes_pull) == (8 * 3 * 68, 8 * (2 * 64 + 4))
+    with start(config, workers=1) as simulation:
+        last = [row for row in simulation.rows() if isinstance(row, Evaluation)][-1]
+    assert last.bytes_push == found.bytes_push
+    assert 3 * 8 * 4 < last.bytes_pull <= 3 * found.bytes_pull
 
 
 def test_time_is_that_of_all_updates_shared_among_processes() -> None:

@@ -29,8 +29,18 @@ CONFIGS = {
     "explicit": (),
     "implicit": ("exchange.mode=implicit", "cost.charge_broadcast=true"),
     "relay": ("exchange.candidates=relay", "exchange.buffer=keep", "aggregation.num_devices=2"),
+    "noise": ("exchange.mode=implicit", "privacy.clip=0.8", "privacy.noise=0.3"),
     "novel": ("exchange.method=novel", "exchange.buffer=limit", "exchange.buffer_size=9"),
     "cover": ("exchange.method=cover", "exchange.buffer=keep"),
+    "adaptive": ("exchange.method=cover", "exchange.mode=implicit", "exchange.budget=adaptive"),
+    "attack": (
+        "attack.devices=1",
+        "attack.kind=items-centroids",
+        "exchange.buffer=keep",
+        "defence.cap=3",
+        "defence.share=0.6",
+        "aggregation.clip=1",
+    ),
     "bulk": ("exchange.method=bulk", "train.optimiser=sgd"),
     "push": ("exchange.mode=implicit", "exchange.push=aggregation", "exchange.importance_model=both_local"),
     "dial": (
@@ -41,6 +51,14 @@ CONFIGS = {
         "exchange.push=aggregation",
     ),
     "byol": ("train.objective=byol", "aggregation.adopt=fedema", "aggregation.server=adam", "aggregation.ema=0.5"),
+    "faults": ("faults.offline=0.3", "faults.loss=0.2", "faults.damage=0.1", "exchange.buffer=keep"),
+    "resting": (
+        "faults.offline=0.5",
+        "faults.offline_steps=2",
+        "faults.offline_trains=false",
+        "faults.straggling=0.3",
+        "exchange.mode=implicit",
+    ),
     "batchnorm": ("model.encoder=slim-resnet18", "aggregation.buffers=local", "train.steps=8"),
 }
 EVERY = "evaluation.log_every=1"
@@ -105,6 +123,12 @@ def test_it_may_stop_often_and_change_its_engine_and_workers_in_between(
     for step, how in ((3, {"engine": "loop", "workers": None}), (8, {"workers": 3})):
         with pytest.raises(Interrupted):
             go_on(partial, watch=stop_at(step), **how)
+    assert files(go_on(partial, workers=2)) == reference(config).files
+
+
+def test_with_faults_it_may_change_its_engine_and_workers_too(tmp_path: Path) -> None:
+    config = small(EVERY, *CONFIGS["faults"])
+    partial = interrupted(config, tmp_path, 4, engine="loop", workers=None)
     assert files(go_on(partial, workers=2)) == reference(config).files
 
 
@@ -317,7 +341,7 @@ def test_other_settings_versions_data_and_modules_are_refused_by_name(
         refused("the checkpoint is of numerics 2, and this version of cfcl has 99: use the version that began the run")
     with monkeypatch.context() as patch:
         patch.setattr(resuming, "FORMAT", 99)
-        refused("the checkpoint is of format 2, and this version of cfcl has 99")
+        refused("the checkpoint is of format 3, and this version of cfcl has 99")
 
 
 def test_data_that_moved_are_found_again(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@ from pathlib import Path
 
 import pytest
 
+from cfcl import config as configs
 from cfcl.config import Config
 from cfcl.errors import CfclError
 from cfcl.records import Interval, Yardstick
-from cfcl.runs import baselines, yardsticks
+from cfcl.runs import baselines, suites, yardsticks
 from cfcl.sim import baselines as computing
+from cfcl.use import TrainedEncoder
 from tests.conftest import small
 
 ROWS = (
@@ -59,7 +61,8 @@ def test_a_comparison_computes_its_yardsticks_once(tmp_path: Path, monkeypatch: 
     assert baselines.kept(few, tmp_path) == ROWS[:1]
     assert asked == [few]
     # what they do not depend on changes nothing
-    assert baselines.kept(small("evaluation.labels_per_class=[10]", "train.steps=7"), tmp_path) == ROWS[:1]
+    assert baselines.kept(small("evaluation.labels_per_class=[10]", "exchange.mode=implicit"), tmp_path) == ROWS[:1]
+    assert baselines.kept(configs.with_method(few, "fedavg"), tmp_path) == ROWS[:1]
     assert baselines.kept(small("evaluation.labels_per_class=[10]", "seed=1"), tmp_path) == ROWS
     assert len(asked) == 2
     (tmp_path / yardsticks.FILE).write_text("damaged")
@@ -68,3 +71,32 @@ def test_a_comparison_computes_its_yardsticks_once(tmp_path: Path, monkeypatch: 
     baselines.kept(small("evaluation.labels_per_class=[10, 11]", "data.validation=0.1"), tmp_path)
     baselines.kept(small("evaluation.labels_per_class=[10, 11]", "model.embedding_dim=3"), tmp_path)
     assert len(asked) == 6
+
+
+def test_the_centralised_model_sees_as_many_images_as_all_devices_together() -> None:
+    config = small("train.steps=7", "exchange.mode=implicit", "aggregation.num_devices=2")
+    alone = baselines.centralised(config)
+    assert (alone.method, alone.partition.num_devices, alone.train.batch_size) == (
+        "centralised",
+        1,
+        config.train.batch_size,
+    )
+    assert alone.train.steps == 7 * config.partition.num_devices
+    assert alone == baselines.centralised(configs.with_method(config, "fedavg"))
+
+
+def test_a_comparison_has_the_centralised_model_once_it_was_trained(tmp_path: Path) -> None:
+    few = small("evaluation.labels_per_class=[2]", "evaluation.max_train=100", "train.steps=2")
+    asked: list[Config] = []
+
+    def train(config: Config) -> TrainedEncoder:
+        asked.append(config)
+        return suites.simulate(config, workers=1).encoder
+
+    without = baselines.kept(few, tmp_path)
+    found = baselines.kept(few, tmp_path, train=train)
+    assert found[: len(without)] == without
+    assert [row.name for row in found[len(without) :]] == ["centralised, features", "centralised, embedding"]
+    assert found[-1].dim == few.model.embedding_dim
+    assert baselines.kept(few, tmp_path, train=train) == baselines.kept(few, tmp_path) == found
+    assert asked == [baselines.centralised(few)]

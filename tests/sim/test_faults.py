@@ -44,7 +44,7 @@ def play(kind: type[Message], *overrides: str, spoilt: bool = False) -> tuple[li
         links.append(Losing(link, kind, spoilt))
         return links[0]
 
-    simulation = Simulation(small(*overrides), faults=faults)
+    simulation = Simulation(small(*overrides), around=faults)
     return list(simulation.rows()), simulation, links[0]
 
 

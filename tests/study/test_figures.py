@@ -34,6 +34,7 @@ FIGURES = (
     "gains",
     "frontier",
     "redundancy",
+    "faults",
 )
 LOW, HIGH = (0.5, 0.5, 0.5), (0.5, 0.75, 1.0)
 
@@ -57,6 +58,8 @@ def everything(num_seeds: int = 2) -> Study:
             for share in (0.0, 0.8)
             for method, curve in (("uniform", low), ("cover", high), ("oracle", high))
         },
+        ("faults", "digits", "cfcl-explicit", ("faults", "none")): high,
+        ("faults", "digits", "cfcl-explicit", ("faults", "20 % lost")): low,
         **{("gains", "digits", method): low for method in ("fedavg", "uniform-explicit")},
         ("gains", "digits", "cover-explicit"): high,
         ("frontier", "digits", "fedavg"): low,
@@ -460,6 +463,25 @@ def test_gains_in_redundant_data_are_paired_by_seed() -> None:
     colour = style.LOOKS["cover-explicit"].colour
     assert _curve(left, colour).get_ydata() == pytest.approx([200 / 3])  # all three seeds
     assert _curve(right, colour).get_ydata() == pytest.approx([15.0])  # 10 and 20 points, in the two that both have
+
+
+def test_what_faults_cost_is_paired_with_the_same_method_without_them() -> None:
+    study = made.study(
+        {
+            ("faults", "usps", "fedavg", ("faults", "none")): [(0.5, 0.5), (0.6, 0.6), (0.9, 0.9)],
+            ("faults", "usps", "fedavg", ("faults", "30 % offline")): [(0.4, 0.4), (0.3, 0.3), None],
+            ("faults", "usps", "cfcl-explicit", ("faults", "30 % offline")): [(0.4, 0.4), (0.4, 0.4), (0.4, 0.4)],
+        }
+    )
+
+    levels, alone, changes, nothing = figures.draw(study)["faults"].axes
+
+    colour = style.LOOKS["fedavg"].colour
+    assert _curve(levels, colour).get_ydata() == pytest.approx([200 / 3, 35.0])
+    assert _curve(changes, colour).get_ydata() == pytest.approx([-20.0])  # 10 and 30 points, in the two that both have
+    assert _curve(changes, colour).get_xdata() == pytest.approx([1])
+    assert [axes.get_title("left") for axes in (levels, alone)] == ["FedAvg", "CF-CL, explicit"]
+    assert np.asarray(nothing.lines[0].get_xdata()).size == 0  # no run to compare with
 
 
 def test_the_frontier_counts_all_bytes_between_devices() -> None:

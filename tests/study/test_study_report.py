@@ -52,18 +52,19 @@ def test_a_page_about_every_figure(tmp_path: Path) -> None:
         "Verdicts",
         *(FIGURES[f"fig{number}"].title for number in range(4, 12)),
         "What each method gains",
+        "What faults cost",
         "Where selection matters",
         "Accuracy against bytes between devices",
         "Where devices share most of what they have",
         "Files",
     ]
-    assert text.count("<svg ") == len(page.captions) == 12
+    assert text.count("<svg ") == len(page.captions) == 13
     assert page.tables[0][0] == list(report.HEAD)
     assert [row[0] for row in page.tables[0][1:]] == [item.claim.id for item in claims.judge(study) if item.findings]
-    for figure in (*(f"fig{number}" for number in range(4, 12)), "regime", "redundancy", "frontier", "gains"):
+    for figure in (*(f"fig{number}" for number in range(4, 12)), "regime", "redundancy", "frontier", "gains", "faults"):
         command = f"cfcl reproduce {figure} --profile made --panels digits --seeds 1,2"
         assert (command in page.text) == (figure != "fig7")  # its one model is of the first seed
-    assert page.text.count("Versions: cfcl 0.1, torch 2.6.") == 12
+    assert page.text.count("Versions: cfcl 0.1, torch 2.6.") == 13
     assert f"made by cfcl {__version__}" in page.text
     inner = set(re.findall(r'\bid="([^"]*)"', text))
     links = set(re.findall(r'(?:url\(|href=")([^")]*)', text))
@@ -371,7 +372,7 @@ def test_markdown_has_the_same_tables_and_the_figures_beside_it() -> None:
     text = markdown.render(whole())
 
     assert text.startswith("# What the figures show: profile made\n\nOf ")
-    for figure in (*(f"fig{number}" for number in range(4, 12)), "regime", "redundancy", "frontier", "gains"):
+    for figure in (*(f"fig{number}" for number in range(4, 12)), "regime", "redundancy", "frontier", "gains", "faults"):
         assert f"]({figure}.png)" in text
     assert "| digits | cfcl-explicit | 2 | 100.00 ± 0.00 | 75.00 ± 0.00 | +50.00 (+50.00 to +50.00) |" in text
     assert "- [cells.csv](cells.csv): which run stands where in which figure\n" in text

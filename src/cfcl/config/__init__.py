@@ -1,5 +1,6 @@
 """What a run is: every choice as a field, checked before anything starts. No other package uses pydantic."""
 
+from cfcl.config.fields import Mode, Section
 from cfcl.config.files import (
     build,
     fields,
@@ -23,30 +24,33 @@ from cfcl.config.schema import (
     EvaluationConfig,
     ExchangeConfig,
     GraphConfig,
-    Mode,
     ModelConfig,
     PartitionConfig,
     RecordsConfig,
     RegulariserConfig,
-    Section,
     TrainConfig,
 )
+from cfcl.config.trouble import AttackConfig, DefenceConfig, FaultsConfig, PrivacyConfig
 from cfcl.config.uses import given, notes, replaced
 
 __all__ = [
     "NUMERICS",
     "UNCOUNTED",
     "AggregationConfig",
+    "AttackConfig",
     "AugmentConfig",
     "Config",
     "CostConfig",
     "DataConfig",
+    "DefenceConfig",
     "EvaluationConfig",
     "ExchangeConfig",
+    "FaultsConfig",
     "GraphConfig",
     "Mode",
     "ModelConfig",
     "PartitionConfig",
+    "PrivacyConfig",
     "RecordsConfig",
     "RegulariserConfig",
     "Section",

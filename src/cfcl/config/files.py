@@ -14,7 +14,9 @@ from pydantic.fields import FieldInfo
 
 from cfcl import methods, reading
 from cfcl.config.complaints import explain, shown
-from cfcl.config.schema import Config, Section
+from cfcl.config.fields import Section
+from cfcl.config.schema import Config
+from cfcl.config.trouble import AttackConfig, DefenceConfig, FaultsConfig, PrivacyConfig
 from cfcl.errors import CfclError
 
 PAPER, STUDY = "-paper", "-study"
@@ -28,14 +30,20 @@ LARGEST = 1 << 16
 def with_method(config: Config, word: str) -> Config:
     """The same run by another method, given as `cfcl-explicit`, `uniform-implicit`, `fedavg`...
 
-    `centralised` puts all points on one device.
+    `centralised` puts all points on one device, with no network, and so nothing that could go wrong there.
     """
     method = methods.parse(word)
     if method.policy in methods.ALONE and method.mode:
         raise CfclError(f"method {word!r:.60} has a mode, but {method.policy} moves nothing: write {method.policy!r}")
     if method.policy == "centralised":
         alone = ["partition.kind=iid", "partition.num_devices=1", "graph.kind=complete", "aggregation.num_devices=none"]
-        config = override(config, alone)
+        quiet = {
+            "faults": FaultsConfig(),
+            "attack": AttackConfig(),
+            "defence": DefenceConfig(),
+            "privacy": PrivacyConfig(),
+        }
+        config = override(config.model_copy(update=quiet), alone)
     mode = [f"exchange.mode={method.mode}"] if method.mode else []
     return override(config, [f"exchange.method={method.policy}", *mode])
 

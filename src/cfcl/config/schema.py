@@ -2,59 +2,33 @@
 
 import hashlib
 import json
-import re
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
+from pydantic import Field, Strict, ValidationError, model_validator
 
 from cfcl.config import complaints
+from cfcl.config.fields import (
+    LARGEST,
+    MOST,
+    Count,
+    Finite,
+    Mode,
+    NonNegative,
+    Place,
+    Positive,
+    PositiveCount,
+    Section,
+    Share,
+    Widths,
+)
+from cfcl.config.trouble import AttackConfig, DefenceConfig, FaultsConfig, PrivacyConfig
 from cfcl.errors import CfclError
 from cfcl.methods import ALONE, Method
 
 NUMERICS = 2
 """The version of what settings mean. A changed default raises it, and so does whatever changes the numbers of a run."""
-UNCOUNTED = {"data": {"dir"}, "records": {"explain"}, "checkpoint": {"every"}}
+UNCOUNTED = {"data": {"dir"}, "records": {"explain"}, "checkpoint": {"every"}, "privacy": {"delta"}}
 """Settings that change no number of a run, by section: they stay outside its digest."""
-
-
-def _check_place(path: Path) -> Path:
-    # A file of settings could not hold such a path, nor a line show it.
-    if len(str(path)) > LONGEST_PATH or re.search(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", str(path)):
-        raise ValueError(
-            f"{str(path)!r:.60} is not a path of up to {LONGEST_PATH} characters without control characters: rename it"
-        )
-    return path
-
-
-def _check_tiny(number: float) -> float:
-    if number < 1 / LARGEST:
-        raise ValueError(f"{number:g} is so near to 0 that what is divided by it has no bounds: give 1e-12 or more")
-    return number
-
-
-LONGEST_PATH = 4096
-MOST = 10**9
-LARGEST = 1e12
-"""Bounds without which a number that makes no sense would fill the memory, or end as infinity or NaN."""
-
-Mode = Literal["explicit", "activations", "implicit"]
-Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=0, le=MOST)]
-PositiveCount = Annotated[int, Field(ge=1, le=MOST)]
-NonNegative = Annotated[float, Field(ge=0, le=LARGEST)]
-Positive = Annotated[float, Field(gt=0, le=LARGEST), AfterValidator(_check_tiny)]
-Finite = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
-Widths = Annotated[tuple[Annotated[int, Field(ge=1, le=10**4)], ...], Strict(False), Field(max_length=20)]
-Place = Annotated[Path, Strict(False), AfterValidator(_check_place)]
-
-
-class Section(BaseModel):
-    """A frozen group of fields that refuses unknown keys, and takes no text or truth value for a number."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
 
 
 class DataConfig(Section):
@@ -145,6 +119,9 @@ class GraphConfig(Section):
     """Average number of neighbours (kinds `geometric`: exact, `erdos_renyi`: expected)."""
     edges_file: Place | None = None
     """Text file with one `device device` pair per line (kind `edges`)."""
+    connected: bool = True
+    """Whether every device must reach every other one; off, a random or given graph may fall apart (kinds `geometric`,
+    `erdos_renyi`, `edges`)."""
 
     @model_validator(mode="after")
     def _check_file(self) -> Self:
@@ -288,6 +265,9 @@ class AggregationConfig(Section):
     without the largest and the smallest values."""
     trim: Annotated[float, Field(ge=0, lt=0.5)] = 0.1
     """Share of the models, rounded down, whose values `trimmed` leaves out at each end."""
+    clip: Positive | None = None
+    """Largest distance of a model from the global one, in median distances of those that arrive with it; one that is
+    further away is moved towards the global model before any rule; not set: no limit."""
     moments: Literal["keep", "reset"] = "keep"
     """Adam's moments when a device adopts the global model."""
     buffers: Literal["average", "local"] = "average"
@@ -334,6 +314,10 @@ class ExchangeConfig(Section):
     """Exchanges end before this step; not set: they go on to the end."""
     num_pulled: Count = 5
     """n: items a device pulls from each neighbour per exchange; 0 is no exchange."""
+    budget: Literal["fixed", "adaptive"] = "fixed"
+    """`adaptive`: a device asks its neighbours for parts of what it may pull from all of them, in proportion to how
+    many of their candidates were new to it last time, and for none where none were; every answer carries that number,
+    4 bytes (methods `novel` and `cover`)."""
     num_reserve: PositiveCount = 10
     """K^Reserve: points in the reserve that a device pushes to its neighbours."""
     num_candidates: PositiveCount = 50
@@ -524,7 +508,11 @@ class Config(Section):
     aggregation: AggregationConfig = AggregationConfig()
     exchange: ExchangeConfig = ExchangeConfig()
     regulariser: RegulariserConfig = RegulariserConfig()
+    defence: DefenceConfig = DefenceConfig()
+    attack: AttackConfig = AttackConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
     cost: CostConfig = CostConfig()
+    faults: FaultsConfig = FaultsConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     records: RecordsConfig = RecordsConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
@@ -547,6 +535,16 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_never_devices(self) -> Self:
+        last = self.partition.num_devices - 1
+        if any(number > last for number in self.privacy.never_devices):
+            raise ValueError(
+                f"privacy.never_devices={list(self.privacy.never_devices)} names a device above {last}, the last of "
+                f"partition.num_devices={last + 1}: remove it"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_centralised(self) -> Self:
         if self.exchange.method == "centralised" and self.partition.num_devices > 1:
             raise ValueError(
@@ -561,6 +559,29 @@ class Config(Section):
             raise ValueError(
                 f"exchange.start={self.exchange.start} is not before train.steps={self.train.steps}, so no exchange "
                 "could happen: lower exchange.start, or set exchange.method='fedavg'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_attack(self) -> Self:
+        attack, number = self.attack, self.partition.num_devices
+        wrong = [i for i in attack.devices if i >= number] if isinstance(attack.devices, tuple) else []
+        if wrong:
+            raise ValueError(
+                f"attack.devices names device {wrong[0]}, but there are {number}, numbered from 0: name one of them"
+            )
+        if isinstance(attack.devices, int) and attack.devices > number:
+            raise ValueError(
+                f"attack.devices={attack.devices} exceeds partition.num_devices={number}: lower it, or add devices"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_relay(self) -> Self:
+        if self.exchange.candidates == "relay" and (self.attack.devices or self.defence != DefenceConfig()):
+            raise ValueError(
+                "exchange.candidates='relay' passes items on without saying whose they are, so nobody could tell whom "
+                "to refuse: choose exchange.candidates='per_pull', or leave out [attack] and [defence]"
             )
         return self
 

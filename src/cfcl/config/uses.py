@@ -29,6 +29,14 @@ def _implicit(run: Config) -> bool:
     return run.exchange.mode == "implicit"
 
 
+def _attacked(run: Config) -> bool:
+    return bool(run.attack.devices)
+
+
+def _poisons_models(run: Config) -> bool:
+    return run.attack.kind.startswith("model")
+
+
 def _by(*methods: str) -> Test:
     return lambda run: run.exchange.method in methods
 
@@ -61,7 +69,14 @@ _TRIPLET = _is("train.objective", "triplet")
 
 # All rules about a setting must hold for it to act; the first that does not is the one that is told.
 USES = (
-    Use("exchange.* cost.d2d_mbps cost.rates_file evaluation.num_traced", "with a method that exchanges", _exchanges),
+    Use(
+        "exchange.* cost.d2d_mbps cost.rates_file evaluation.num_traced faults.graphs_file",
+        "with a method that exchanges",
+        _exchanges,
+    ),
+    Use("privacy.never_devices privacy.clip privacy.noise", "with a method that exchanges", _exchanges),
+    Use("privacy.never_devices", "in mode explicit", _is("exchange.mode", "explicit")),
+    Use("privacy.delta", "with privacy.noise above 0", lambda run: run.privacy.noise > 0),
     Use("regulariser.*", "with a method that exchanges, in mode implicit", _all(_exchanges, _implicit)),
     Use(
         "train.composition train.remote_fraction",
@@ -102,6 +117,15 @@ USES = (
         "exchange.score exchange.overlap_* exchange.num_reserve_clusters",
         "with methods cfcl and bulk, in mode implicit",
         _all(_SCORING, _implicit),
+    ),
+    Use("defence.*", "with a method that exchanges", _exchanges),
+    Use("defence.clip", "in modes implicit and activations", _renewed),
+    Use("attack.kind attack.strength", "with attack.devices other than 0", _attacked),
+    Use("attack.*", "with a method that exchanges, or a kind that poisons models", _any(_exchanges, _poisons_models)),
+    Use(
+        "attack.strength",
+        "with kinds items-far, reserve-radii, request-all and those that poison models",
+        _any(_poisons_models, _is("attack.kind", "items-far", "reserve-radii", "request-all")),
     ),
     Use("exchange.novelty", "with method novel", _by("novel")),
     Use("exchange.cover_*", "with method cover", _by("cover")),
@@ -166,6 +190,18 @@ USES = (
         "with graph.kind='geometric' or 'erdos_renyi'",
         _is("graph.kind", "geometric", "erdos_renyi"),
     ),
+    Use(
+        "graph.connected",
+        "with graph.kind='geometric', 'erdos_renyi' or 'edges'",
+        _is("graph.kind", "geometric", "erdos_renyi", "edges"),
+    ),
+    Use("faults.offline_steps", "with faults.offline above 0", lambda run: run.faults.offline > 0),
+    Use(
+        "faults.offline_trains",
+        "with faults.offline, faults.gone or faults.offline_file",
+        lambda run: run.faults.absences,
+    ),
+    Use("faults.damaged", "with faults.damage above 0", lambda run: run.faults.damage > 0),
     Use("graph.edges_file", "with graph.kind='edges'", _is("graph.kind", "edges")),
     Use("data.dir", "with published sets", _is("data.dataset", "fashion-mnist", "usps", "svhn")),
     Use("cost.downlink_mbps", "with cost.charge_broadcast=true", _is("cost.charge_broadcast", True)),

@@ -25,6 +25,21 @@ def trimmed_mean(models: Float[Tensor, "models params"], share: float) -> Float[
     return total / (number - 2 * cut)
 
 
+def drawn_back(
+    models: Float[Tensor, "models params"],
+    centre: Float[Tensor, " params"],
+    distances: Float[Tensor, " models"],
+    *,
+    most: float,
+) -> Float[Tensor, "models params"]:
+    """The models, but those whose distance from the centre is above `most` moved straight towards it, to that distance.
+
+    Those within it are what they were, to the bit.
+    """
+    moved = torch.lerp(centre.double(), models.double(), (most / distances).unsqueeze(-1))
+    return torch.where((distances > most).unsqueeze(-1), moved.to(models), models)
+
+
 def autoscaler(own: Float[Tensor, " params"], average: Float[Tensor, " params"], *, share: float) -> float:
     """The scaler with which `mixture` gives the own model this `share`; 0 if both models agree."""
     distance = float((average - own).norm())

@@ -4,7 +4,7 @@ from cfcl.device.batching import Batch, draw_batches
 from cfcl.device.receiver import absorb, items_wanted, own_candidates, push, request, reserve_due, retain, store
 from cfcl.device.state import Candidates, DeviceState, Lacks, Points, Setting, check, no_embeddings, no_items, start
 from cfcl.device.training import StepReport, adopt, local_step, upload
-from cfcl.device.transmitter import Answer, answer, cluster, prepare, remember
+from cfcl.device.transmitter import Answer, answer, as_payload, as_sent, cluster, prepare, remember
 
 __all__ = [
     "Answer",
@@ -18,6 +18,8 @@ __all__ = [
     "absorb",
     "adopt",
     "answer",
+    "as_payload",
+    "as_sent",
     "check",
     "cluster",
     "draw_batches",

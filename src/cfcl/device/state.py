@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from jaxtyping import Int, UInt8
@@ -51,6 +52,23 @@ class Setting:
     def layer(self) -> str | None:
         """The stage whose activations travel, if any do."""
         return self.config.exchange.layer if self.config.exchange.mode == "activations" else None
+
+    def permits(self, *devices: int) -> bool:
+        """Whether the mode's items may pass between `devices`: datapoints only if each of them allows it."""
+        return not self.explicit or all(map(self.allows_raw, devices))
+
+    def allows_raw(self, device: int) -> bool:
+        """Whether a device sends and takes datapoints."""
+        return self.config.privacy.raw == "allowed" and device not in self._never
+
+    @cached_property
+    def _never(self) -> frozenset[int]:
+        return frozenset(self.config.privacy.never_devices)
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether receivers ask for more where more is new."""
+        return self.config.exchange.budget == "adaptive"
 
     @property
     def joins(self) -> bool:
@@ -109,16 +127,24 @@ class DeviceState:
     """The last global model."""
     pulled: Tensor
     """What came from neighbours: datapoints, embeddings, or activations of two views."""
+    sources: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    """The neighbour that sent each of them."""
     pulled_at: int = 0
     own_reserve: Mapping[int, Tensor] = field(default_factory=dict)
     """Positions of the points that stand for its data, by the size of the reserve; chosen once."""
     reserves: Mapping[int, Reserve] = field(default_factory=dict)
     """The newest reserve of every neighbour."""
+    heard: Mapping[int, int] = field(default_factory=dict)
+    """When each neighbour last sent items: such a one has this device's reserve, if it needs one."""
     requests: tuple[PullRequest, ...] = ()
     """What neighbours ask for at this exchange."""
+    asked: Mapping[int, int] = field(default_factory=dict)
+    """How many items it asks of each neighbour at this exchange."""
     candidates: Candidates | None = None
     sent: Mapping[int, Tensor] = field(default_factory=dict)
     """Positions of the points that each neighbour got and keeps, for policies that remember."""
+    news: Mapping[int, int] = field(default_factory=dict)
+    """How many candidates of each neighbour were new to this device when it last said so, with adaptive budgets."""
     margin: float = 0.0
     """The dynamic margin, Eq. (24)."""
     points_seen: int = 0

@@ -4,6 +4,7 @@ Devices that live together may go through together: links share no arithmetic, t
 """
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cfcl import rng, schedule
-from cfcl.core import clustering, importance, precision
+from cfcl.core import blur, clustering, importance, precision
 from cfcl.core.clustering import Clusters
 from cfcl.core.metrics import effective_number
 from cfcl.data.augment import augment
@@ -114,7 +115,10 @@ def remember(setting: Setting, state: DeviceState, answers: Sequence[Answer]) ->
 
 
 class _Reserves:
-    """Embeddings of receivers' reserves: under the global model all transmitters would find the same ones."""
+    """Embeddings of receivers' reserves: under the global model all transmitters would find the same ones.
+
+    With faults they would not: some hold an older global model, or an older reserve.
+    """
 
     def __init__(self, setting: Setting, step: int) -> None:
         self._setting = setting
@@ -126,7 +130,8 @@ class _Reserves:
         reserve = _reserve(self._setting, state, receiver)
         if isinstance(reserve, EmbeddingReserve):
             return reserve.embeddings, reserve.embeddings[:0]
-        shared = self._setting.config.exchange.importance_model == "global"
+        config = self._setting.config
+        shared = config.exchange.importance_model == "global" and not config.faults.active
         key = (-1 if shared else state.id, reserve.source, len(reserve.content))
         if key not in self._known:
             self._known[key] = self._embed(state, reserve)
@@ -159,7 +164,9 @@ def _draw(setting: Setting, state: DeviceState, step: int) -> Candidates:
         passed_on = no_embeddings(setting)
     wanted = not setting.joins or "embeddings" in setting.policy.needs
     embeddings = torch.cat([_embed(setting, state, points), passed_on]) if wanted else no_embeddings(setting)
-    payload = points if setting.explicit else embeddings
+    payload = points
+    if not setting.joins:  # what is passed on was blurred by its owner
+        payload = torch.cat([blurred(setting, embeddings[: len(own)], "pull", state.id, step), passed_on])
     rows = pixels(points) if _in_rows(setting) else None
     if setting.layer is not None:
         payload = _two_views(setting, state, points, step)
@@ -173,7 +180,14 @@ def _two_views(setting: Setting, state: DeviceState, points: Tensor, step: int) 
     config, images = setting.config, as_input(points, setting.encoder.device)
     stream = rng.stream(config.seed, "candidate-augment", state.id, step)
     views = augment(torch.cat([images, images]), config.augment, stream)
-    return layer_pairs(setting, state.anchor, *views.chunk(2))
+    return blurred(setting, layer_pairs(setting, state.anchor, *views.chunk(2)), "pull", state.id, step)
+
+
+def as_payload(setting: Setting, state: DeviceState, points: Tensor, step: int) -> Tensor:
+    """What a device would send of these points."""
+    if setting.layer is not None:
+        return _two_views(setting, state, points, step)
+    return points if setting.explicit else _embed(setting, state, points)
 
 
 def layer_pairs(setting: Setting, model: Weights, first: Tensor, second: Tensor) -> Tensor:
@@ -181,6 +195,20 @@ def layer_pairs(setting: Setting, model: Weights, first: Tensor, second: Tensor)
     assert setting.layer is not None
     found = setting.encoder.activations(model, torch.cat([first, second]), setting.layer)
     return torch.stack(found.chunk(2), dim=1).contiguous()
+
+
+def blurred(setting: Setting, vectors: Tensor, *names: str | int) -> Tensor:
+    """What of embeddings, or of activations of two views, leaves a device: every vector clipped, and with noise.
+
+    All neighbours get the same noise, so that those who compare notes learn no more than one of them.
+    """
+    privacy = setting.config.privacy
+    if privacy.clip is None:
+        return vectors
+    rows = blur.clipped(vectors if setting.layer is None else vectors.flatten(0, 1), privacy.clip)
+    if privacy.noise > 0:
+        rows = blur.noised(rows, privacy.noise * privacy.clip, rng.stream(setting.config.seed, "noise", *names))
+    return rows.view(vectors.shape)
 
 
 def as_sent(setting: Setting, values: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -234,27 +262,33 @@ def _answer_alike(setting: Setting, links: Sequence[Asked], reserves: _Reserves,
     )
     choice = checks.choose(setting.policy, pull)
     effective = effective_number(choice.log_probabilities.exp()).tolist()
+    news = _num_new(setting, choice, pull)
     return [
-        _answer(
-            setting, state, message, chosen, number, explain(choice, row, _own(state)) if config.records.explain else ""
+        Answer(
+            _items(setting, state, message, chosen, news[row]),
+            _own(state).positions[chosen],
+            _own(state).embeddings[chosen] if len(_own(state).embeddings) else _own(state).embeddings,
+            effective[row],
+            explain(choice, row, _own(state)) if config.records.explain else "",
         )
-        for row, ((state, message), chosen, number) in enumerate(zip(links, choice.chosen, effective, strict=True))
+        for row, ((state, message), chosen) in enumerate(zip(links, choice.chosen, strict=True))
     ]
 
 
-def _answer(
-    setting: Setting, state: DeviceState, message: PullRequest, chosen: Tensor, effective: float, reasons: str
-) -> Answer:
-    item = _own(state)
-    head, content = (state.id, message.source, message.step), item.payload[chosen]
+def _items(setting: Setting, state: DeviceState, message: PullRequest, chosen: Tensor, new: int | None) -> Items:
+    content = _own(state).payload[chosen]
     sent = (content,) if setting.layer is None else as_sent(setting, content)
-    return Answer(
-        ITEMS[setting.config.exchange.mode](*head, *sent),
-        item.positions[chosen],
-        item.embeddings[chosen] if len(item.embeddings) else item.embeddings,
-        effective,
-        reasons,
-    )
+    return replace(ITEMS[setting.config.exchange.mode](state.id, message.source, message.step, *sent), new=new)
+
+
+def _num_new(setting: Setting, choice: Choice, pull: Pull) -> list[int] | list[None]:
+    """How many candidates of each link are likelier new to its receiver than not, and not sent yet, if that is told."""
+    if not setting.adaptive:
+        return [None] * len(pull.links)
+    assert setting.policy.newness is not None
+    new, sent = choice.scores[setting.policy.newness] > math.log(0.5), pull.candidates.sent
+    found: list[int] = (new if sent is None else new & ~sent).sum(dim=1).tolist()
+    return found
 
 
 def explain(choice: Choice, row: int, candidates: Candidates) -> str:

@@ -15,7 +15,7 @@ def choose(policy: Policy, pull: Pull) -> Choice:
     """What `policy` chooses, if that can be sent."""
     assert policy.choose is not None
     found = policy.choose(pull)
-    _refuse(pull.config, _choice_fault(found, pull))
+    _refuse(pull.config, _choice_fault(found, pull) or _newness_fault(policy, found, pull))
     return found
 
 
@@ -80,6 +80,12 @@ def _choice_fault(choice: object, pull: Pull) -> str | None:
         return fault
     excess = [most for part, most in zip(choice.chosen, pull.num_items, strict=True) if len(part) > most]
     return f"it chooses more items than the {excess[0]} that a receiver asks for" if excess else None
+
+
+def _newness_fault(policy: Policy, choice: Choice, pull: Pull) -> str | None:
+    if pull.config.budget == "fixed" or policy.newness in choice.scores:
+        return None
+    return f"its newness is the score {policy.newness!r}, but it gives {sorted(choice.scores)}"
 
 
 def _tables(choice: Choice) -> dict[str, object]:

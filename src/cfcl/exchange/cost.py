@@ -19,6 +19,7 @@ from cfcl.exchange.messages import (
     EmbeddingItems,
     EmbeddingReserve,
     GlobalModel,
+    Items,
     Kind,
     LocalModel,
     Message,
@@ -36,6 +37,9 @@ LABELS: dict[type[Message], tuple[Kind, Direction]] = {
     GlobalModel: ("model", "down"),
 }
 
+NUMBER_BYTES = 4
+"""Of a number that travels with reserves or items."""
+
 Shape = tuple[int, ...]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
@@ -47,15 +51,15 @@ def size_of(message: Message, *, num_parameters: int) -> int:
         case DataReserve():
             return message.points.numel() + _bytes(message.numbers)
         case DataItems():
-            return message.points.numel()
+            return message.points.numel() + _told(message)
         case EmbeddingReserve():
             return _bytes(message.embeddings) + _bytes(message.numbers)
         case EmbeddingItems():
-            return _bytes(message.embeddings)
+            return _bytes(message.embeddings) + _told(message)
         case ActivationReserve():
             return _bytes(message.values) + _bytes(message.ranges) + _bytes(message.numbers)
         case ActivationItems():
-            return _bytes(message.values) + _bytes(message.ranges)
+            return _bytes(message.values) + _bytes(message.ranges) + _told(message)
         case LocalModel() | GlobalModel():
             return 4 * num_parameters + sum(map(_bytes, message.extras.values()))
     return 0  # control traffic, and what the server tells itself
@@ -63,6 +67,11 @@ def size_of(message: Message, *, num_parameters: int) -> int:
 
 def _bytes(numbers: Tensor | None) -> int:
     return 0 if numbers is None else numbers.element_size() * numbers.numel()
+
+
+def _told(items: Items) -> int:
+    """Bytes of the number of new candidates, where it is told."""
+    return 0 if items.new is None else NUMBER_BYTES
 
 
 def item_size(config: ExchangeConfig, image_shape: Shape, shapes: Mapping[str, Shape]) -> int:

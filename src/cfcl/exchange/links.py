@@ -1,16 +1,13 @@
 """Numbers that differ from link to link, from device to device or over time, read from small CSV files."""
 
-import csv
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
 
-from cfcl import reading
 from cfcl.config import Config, ExchangeConfig
-from cfcl.config.schema import LARGEST, MOST
+from cfcl.config.fields import LARGEST, MOST
 from cfcl.errors import CfclError
+from cfcl.exchange import tables
 from cfcl.topology import Graph
 
 Link = tuple[int, int]
@@ -95,7 +92,7 @@ def _budget_lines(path: Path | None, graph: Graph) -> list[Line]:
     columns = ("transmitter", "receiver", "num_pulled", "num_reserve")
     if path is None:
         return []
-    rows = _read(path, columns)
+    rows = tables.read(path, columns)
     if tuple(cell.strip() for cell in rows[0][1]) == (*columns, "step"):
         return _parsed(path, rows, 5, graph, by_last=True)
     return [(where, link, (*numbers, 0.0)) for where, link, numbers in _lines(path, columns, graph)]
@@ -121,11 +118,11 @@ def _candidates(exchange: ExchangeConfig, num_devices: int) -> dict[int, int]:
     if path is None:
         return found
     columns = ("device", "num_candidates")
-    rows = _read(path, columns)
-    _check_header(path, rows, columns)
+    rows = tables.read(path, columns)
+    tables.check_header(path, rows, columns)
     for number, row in rows[1:]:
         where = f"{path}, line {number}"
-        device, size = (int(value) if value == int(value) else -1 for value in _numbers(row, 2, where))
+        device, size = (int(value) if value == int(value) else -1 for value in tables.numbers(row, 2, where))
         if not 0 <= device < num_devices or device in found:
             raise CfclError(
                 f"{where}: device {row[0]:.40} is not one of 0 to {num_devices - 1}, named once: fix the line"
@@ -140,8 +137,8 @@ def _candidates(exchange: ExchangeConfig, num_devices: int) -> dict[int, int]:
 
 
 def _lines(path: Path, columns: tuple[str, ...], graph: Graph) -> list[Line]:
-    rows = _read(path, columns)
-    _check_header(path, rows, columns)
+    rows = tables.read(path, columns)
+    tables.check_header(path, rows, columns)
     return _parsed(path, rows, len(columns), graph)
 
 
@@ -152,7 +149,7 @@ def _parsed(
     known, seen, result = set(graph.links), set[tuple[float, ...]](), list[Line]()
     for number, row in rows[1:]:
         where = f"{path}, line {number}"
-        first, second, *values = _numbers(row, width, where)
+        first, second, *values = tables.numbers(row, width, where)
         link = int(first), int(second)
         if link not in known or link != (first, second):
             raise CfclError(f"{where}: {row[0]:.40}->{row[1]:.40} is not a link of the graph: remove the line")
@@ -162,32 +159,3 @@ def _parsed(
         seen.add(key)
         result.append((where, link, tuple(values)))
     return result
-
-
-def _read(path: Path, columns: Iterable[str]) -> list[tuple[int, list[str]]]:
-    """Rows that are not empty, with the lines they end on; the first is the header."""
-    try:
-        lines = csv.reader(StringIO(reading.text(path, limit=reading.LARGEST_BY_HAND), newline=""))
-        rows = [(lines.line_num, row) for row in lines if row]
-    except (OSError, ValueError, csv.Error) as error:
-        raise CfclError(
-            f"cannot read {str(path)!r}: {error}; give a CSV file with the columns {','.join(columns)}"
-        ) from None
-    return rows or [(1, [])]
-
-
-def _check_header(path: Path, rows: Sequence[tuple[int, list[str]]], columns: tuple[str, ...]) -> None:
-    if tuple(cell.strip() for cell in rows[0][1]) != columns:
-        given = ",".join(rows[0][1])
-        raise CfclError(f"{path}, line 1: header {given!r:.80} is not {','.join(columns)!r}: make it the first line")
-
-
-_NUMBER = re.compile(r" *[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]{1,3})? *", re.IGNORECASE)
-"""What float() takes, without '1_0', 'nan' and digits of other scripts."""
-
-
-def _numbers(row: list[str], width: int, where: str) -> tuple[float, ...]:
-    found = tuple(float(cell) for cell in row if len(cell) <= 40 and _NUMBER.fullmatch(cell))
-    if len(row) != width or len(found) != width or max(map(abs, found)) > LARGEST:
-        raise CfclError(f"{where}: {','.join(row)!r:.60} is not {width} numbers up to {LARGEST:g}: fix the line")
-    return found

@@ -29,7 +29,10 @@ class Message:
 
 @dataclass(frozen=True)
 class PullRequest(Message):
-    """Receiver to transmitter: send me this many items. Control traffic, not charged."""
+    """Receiver to transmitter: send me this many items, none where budgets are adaptive and nothing was new.
+
+    Control traffic, not charged.
+    """
 
     num_items: int
 
@@ -96,8 +99,12 @@ class DataReserve(_Datapoints):
     """One number per point, if the policy sends any."""
 
 
+@dataclass(frozen=True)
 class DataItems(_Datapoints):
     """Transmitter to receiver: the points drawn for you."""
+
+    new: int | None = None
+    """Where budgets are adaptive: how many of the sender's candidates were new to you."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +115,12 @@ class EmbeddingReserve(_Embeddings):
     """One number per embedding, if the policy sends any."""
 
 
+@dataclass(frozen=True)
 class EmbeddingItems(_Embeddings):
     """Transmitter to receiver: the embeddings drawn for you."""
+
+    new: int | None = None
+    """Where budgets are adaptive: how many of the sender's candidates were new to you."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +131,12 @@ class ActivationReserve(_Activations):
     """One number per point, if the policy sends any."""
 
 
+@dataclass(frozen=True)
 class ActivationItems(_Activations):
     """Transmitter to receiver: activations of two augmented views of each point drawn for you."""
+
+    new: int | None = None
+    """Where budgets are adaptive: how many of the sender's candidates were new to you."""
 
 
 @dataclass(frozen=True)
@@ -161,10 +176,17 @@ class ModelBlock(Message):
     """
 
     entries: Float[Tensor, "models entries"]
+    first: int = 0
+    """The place of the block's first entry in a model."""
+    measures: Float[Tensor, "models 2"] | None = None
+    """The weight of each model and its distance from the global one, in float64, where models are clipped."""
 
 
 Reserve = DataReserve | EmbeddingReserve | ActivationReserve
 Items = DataItems | EmbeddingItems | ActivationItems
+
+RAW = (DataReserve, DataItems)
+"""What holds datapoints."""
 
 RESERVES: dict[Mode, type[Reserve]] = {
     "explicit": DataReserve,

@@ -146,6 +146,9 @@ class Policy:
     when: Literal["periodic", "start"] = "periodic"
     """At `start` everything moves at t = 0, chosen from all local points, and is kept."""
     measure: Measure | None = None
+    newness: str | None = None
+    """The score of a choice that is the logarithm of the probability that a candidate is new to the receiver, if there
+    is one: what adaptive budgets go by."""
 
 
 def push_reserve(
@@ -299,12 +302,13 @@ POLICIES: dict[str, Policy] = {
     "uniform": Policy(offer=None, choose=choose_uniform, needs=frozenset()),
     "kmeans": Policy(offer=None, choose=choose_kmeans),
     "bulk": Policy(offer=push_reserve, choose=choose_cfcl, when="start"),
-    "novel": Policy(offer=push_reserve, choose=choose_novel, needs=frozenset({"pixels", "sent"})),
+    "novel": Policy(offer=push_reserve, choose=choose_novel, needs=frozenset({"pixels", "sent"}), newness="novelty"),
     "cover": Policy(
         offer=push_reserve,
         choose=choose_cover,
         needs=frozenset({"pixels", "sent"}),
         measure=coverage.radii,
+        newness="newness",
     ),
     "fedavg": Policy(offer=None, choose=None),
     "centralised": Policy(offer=None, choose=None),

@@ -33,9 +33,10 @@ KINDS: dict[str, type[Message]] = {
 }
 Kinds = Mapping[str, type[Message]]
 _DTYPES = (torch.uint8, torch.int64, torch.float32, torch.float64)
-_PLACES = {"source", "target", "step", "num_items"}
+_PLACES = {"source", "target", "step", "num_items", "first"}
 _PLAIN: dict[str, tuple[type, ...]] = {
     "weight": (int, float),
+    "new": (int,),
     "effective_candidates": (int, float),
     "reasons": (str,),
 }

@@ -1,5 +1,6 @@
 """Who takes part: devices, and the server as one more party."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -9,6 +10,7 @@ from cfcl import device, server
 from cfcl.device import DeviceState, Setting
 from cfcl.exchange.cost import Ledger
 from cfcl.exchange.messages import SERVER
+from cfcl.protocol.outages import Outages
 from cfcl.server import ServerState
 from cfcl.topology import Graph
 
@@ -19,10 +21,27 @@ class Rules:
 
     setting: Setting
     graph: Graph
+    """With every edge that there ever is."""
+    outages: Outages | None = None
+    """None where nothing goes wrong."""
+
+    def rests(self, device: int, step: int) -> bool:
+        """Whether `device` makes no update at `step`."""
+        faults = self.setting.config.faults
+        return self.outages is not None and not faults.offline_trains and self.outages.offline(device, step)
 
     def budget(self, transmitter: int, receiver: int, step: int) -> int:
-        """How many items `receiver` may pull from `transmitter` at `step`."""
+        """How many items `receiver` may pull from `transmitter` at `step`, or add to what it may pull from all."""
         return device.items_wanted(self.setting, transmitter, receiver, step)
+
+    def most(self, transmitter: int, receiver: int, step: int) -> int:
+        """How many items `receiver` may ask `transmitter` for at `step` at most: with adaptive budgets what it may pull
+        from all its neighbours, up to the candidates there are.
+        """
+        if not self.setting.adaptive:
+            return self.budget(transmitter, receiver, step)
+        total = sum(self.budget(other, receiver, step) for other in self.graph.neighbours(receiver))
+        return min(total, self.setting.budgets.candidates(transmitter))
 
     def anyone_pushes(self) -> bool:
         """Whether any link needs a reserve."""
@@ -64,6 +83,8 @@ class Run:
     """Labels of what devices have pulled, where an observer follows relayed items; devices never see them."""
     refused: int = 0
     """Messages that were refused or lost."""
+    faults: Counter[str] = field(default_factory=Counter)
+    """What has happened to messages of this process's parties, by the names of `records.Faults`."""
 
     @property
     def devices(self) -> dict[int, DeviceState]:

@@ -29,7 +29,7 @@ from cfcl.exchange.messages import (
     Reserve,
 )
 from cfcl.protocol.parties import Parties, Rules
-from cfcl.protocol.refusals import Refusal, astray, sift, unlike
+from cfcl.protocol.refusals import Refusal, astray, permitted, sift, unlike
 
 MOST_TOGETHER = 16
 """Devices whose batches are drawn at once."""
@@ -86,9 +86,9 @@ class Phase(ABC):
         """Use what is expected and in order; the refusals of everything else."""
         expected = self.expects(parties, step)
         by_target: dict[int, list[Message]] = {party: [] for party in expected}
-        for message in inbox:
+        allowed, refused = permitted(parties.rules.setting, inbox, step)
+        for message in allowed:
             by_target.setdefault(message.target, []).append(message)
-        refused: list[Refusal] = []
         for party, sources in expected.items():
             accepted, refusals = sift(
                 by_target.pop(party),
@@ -160,7 +160,8 @@ class Regroup(Phase):
     def send(self, parties: Parties, step: int) -> Sent:
         if parties.server is None:
             return Sent()
-        message = ModelBlock(SERVER, SERVER, step, server.stack(parties.server))
+        measures = server.measure(parties.rules.setting.config, parties.server)
+        message = ModelBlock(SERVER, SERVER, step, server.stack(parties.server), 0, measures)
         parties.server = replace(parties.server, models=())
         return Sent([message])
 
@@ -168,14 +169,23 @@ class Regroup(Phase):
         return {} if parties.server is None else {SERVER: (SERVER,)}
 
     def fault(self, parties: Parties, message: Message) -> str | None:
-        entries = cast(ModelBlock, message).entries
-        most = len(server.participants(parties.rules.setting.config, message.step))
-        return unlike("the block", entries, torch.zeros(0, entries.shape[-1]), rows=most)
+        block, config = cast(ModelBlock, message), parties.rules.setting.config
+        most = len(server.participants(config, message.step))
+        if (block.measures is None) != (config.aggregation.clip is None):
+            return "weights and distances come with models that are clipped, and with no others"
+        if block.measures is not None:
+            like = torch.zeros(len(block.entries), 2, dtype=torch.float64)
+            if (found := unlike("weights and distances", block.measures, like)) is not None:
+                return found
+        return unlike("the block", block.entries, torch.zeros(0, block.entries.shape[-1]), rows=most)
 
     def use(self, parties: Parties, party: int, messages: list[Message], step: int) -> None:
         assert parties.server is not None
+        config = parties.rules.setting.config
         for message in messages:
-            total = server.combine(parties.rules.setting.config, cast(ModelBlock, message).entries)
+            block = cast(ModelBlock, message)
+            weights = None if block.measures is None else block.measures[:, 0]
+            total = server.combine(config, server.clipped(config, parties.server, block), weights)
             parties.server = replace(parties.server, total=total)
 
 
@@ -274,21 +284,20 @@ class Request(Phase):
         return PullRequest
 
     def send(self, parties: Parties, step: int) -> Sent:
-        return Sent(
-            [
-                message
-                for i in parties.devices
-                for message in device.request(parties.rules.setting, i, step, parties.rules.graph.neighbours(i))
-            ]
-        )
+        found: list[Message] = []
+        for i, state in parties.devices.items():
+            mine = device.request(parties.rules.setting, state, step, parties.rules.graph.neighbours(i))
+            parties.devices[i] = replace(state, asked={message.target: message.num_items for message in mine})
+            found += mine
+        return Sent(found)
 
     def expects(self, parties: Parties, step: int) -> dict[int, tuple[int, ...]]:
         return {j: _paying(parties.rules, j, step, transmits=True) for j in parties.devices}
 
     def fault(self, parties: Parties, message: Message) -> str | None:
         request = cast(PullRequest, message)
-        most = parties.rules.budget(request.target, request.source, request.step)
-        if not 0 < request.num_items <= most:
+        most = parties.rules.most(request.target, request.source, request.step)
+        if not (0 if parties.rules.setting.adaptive else 1) <= request.num_items <= most:
             return f"asks for {request.num_items} items, where the budget of the link is {most}"
         return None
 
@@ -321,8 +330,10 @@ class Deliver(Phase):
 
     def fault(self, parties: Parties, message: Message) -> str | None:
         items = cast(Items, message)
-        most = parties.rules.budget(items.source, items.target, items.step)
-        return _content_fault(parties.rules.setting, "what was sent", items, most)
+        setting, most = parties.rules.setting, parties.rules.budget(items.source, items.target, items.step)
+        if setting.adaptive:  # then what was asked for is not known beforehand
+            most = parties.devices[items.target].asked.get(items.source, 0)
+        return _news_fault(setting, items) or _content_fault(setting, "what was sent", items, most)
 
     def use(self, parties: Parties, party: int, messages: list[Message], step: int) -> None:
         items = [cast(Items, message) for message in messages]
@@ -333,7 +344,7 @@ class Deliver(Phase):
 @final
 @dataclass(frozen=True)
 class Update(Phase):
-    """Every device makes one update, Eq. (4). Nothing travels."""
+    """Every device makes one update, Eq. (4), unless it rests. Nothing travels."""
 
     travels: ClassVar[bool] = False
     watch: Watch = nobody
@@ -343,7 +354,7 @@ class Update(Phase):
 
     def send(self, parties: Parties, step: int) -> Sent:
         reports: list[StepReport] = []
-        ids = list(parties.devices)
+        ids = [i for i in parties.devices if not parties.rules.rests(i, step)]
         for first in range(0, len(ids), MOST_TOGETHER):
             # No more states than these are held: what is replaced shall be freed.
             states = [parties.devices[i] for i in ids[first : first + MOST_TOGETHER]]
@@ -367,6 +378,15 @@ def _paying(rules: Rules, party: int, step: int, *, transmits: bool) -> tuple[in
     """The neighbours whose link to (or from) `party` has a budget at `step`."""
     near = rules.graph.neighbours(party)
     return tuple(i for i in near if rules.budget(*((party, i) if transmits else (i, party)), step) > 0)
+
+
+def _news_fault(setting: Setting, items: Items) -> str | None:
+    if items.new is None:
+        return "does not say how much is new, where budgets are adaptive" if setting.adaptive else None
+    if not setting.adaptive:
+        return "says how much is new, where budgets are fixed"
+    most = setting.budgets.candidates(items.source)
+    return None if 0 <= items.new <= most else f"says that {items.new} candidates are new, of {most}"
 
 
 def _content_fault(setting: Setting, name: str, message: Reserve | Items, most: int) -> str | None:

@@ -6,8 +6,9 @@ from typing import Literal
 
 from torch import Tensor
 
+from cfcl.device import Setting
 from cfcl.errors import CfclError
-from cfcl.exchange.messages import SERVER, Message
+from cfcl.exchange.messages import RAW, SERVER, Message
 
 Blame = Literal["sender", "link"]
 MISSING = "did not arrive"
@@ -72,6 +73,21 @@ def sift(
     missing = sorted(waiting - used)
     refused += [Refusal(step, kinds[0].__name__, source, target, "link", MISSING) for source in missing]
     return sorted(accepted, key=lambda message: message.source), refused
+
+
+def permitted(setting: Setting, messages: Iterable[Message], step: int) -> tuple[list[Message], list[Refusal]]:
+    """The messages that may leave or enter a device, and refusals of datapoints from, or for, one that allows none."""
+    allowed: list[Message] = []
+    refused: list[Refusal] = []
+    for message in messages:
+        ends = (message.source, message.target) if isinstance(message, RAW) else ()
+        barred = next((end for end in ends if not setting.allows_raw(end)), None)
+        if barred is None:
+            allowed.append(message)
+        else:
+            reason = f"holds datapoints, which {party(barred)} neither sends nor takes: its privacy setting"
+            refused.append(Refusal(step, type(message).__name__, message.source, message.target, "sender", reason))
+    return allowed, refused
 
 
 def astray(message: Message, step: int) -> Refusal:

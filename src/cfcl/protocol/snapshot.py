@@ -6,6 +6,7 @@ Only the types listed here can come out of such a file. Never pickle.
 import dataclasses
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,7 +33,7 @@ TYPES: dict[str, type] = {kind.__name__: kind for kind in (Weights, Moments, *RE
 KEPT = tuple(
     field.name
     for field in dataclasses.fields(DeviceState)
-    if field.name not in ("id", "points", "candidates", "requests")
+    if field.name not in ("id", "points", "candidates", "requests", "asked")
 )
 """What of a device is part of a snapshot."""
 
@@ -46,6 +47,7 @@ def of(run: Run) -> Tree:
         "costs": torch.tensor(run.ledger.numbers(), dtype=torch.int64).view(-1, 5),
         "seconds": run.ledger.seconds,
         "refused": run.refused,
+        "faults": dict(run.faults),
         "model": run.server.model,
         "extras": dict(run.server.extras),
         "moments": run.server.moments,
@@ -61,6 +63,7 @@ def join(trees: list[Tree]) -> Tree:
         "labels": {i: labels for tree in trees for i, labels in tree["labels"].items()},
         "costs": torch.cat([tree["costs"] for tree in trees]),
         "refused": sum(tree["refused"] for tree in trees),
+        "faults": dict(sum((Counter(tree["faults"]) for tree in trees), Counter())),
     }
 
 
@@ -75,12 +78,13 @@ def share(tree: Tree, devices: range) -> Tree:
         "labels": {i: labels for i, labels in tree["labels"].items() if i in devices},
         "costs": costs[(holders >= devices.start) & (holders < devices.stop)],
         "refused": tree["refused"] if 0 in devices else 0,
+        "faults": tree["faults"] if 0 in devices else {},
     }
 
 
 def restore(run: Run, tree: Tree) -> None:
     """Make `run`, which has just begun, what it was when `tree` was taken."""
-    run.step, run.refused = tree["step"], tree["refused"]
+    run.step, run.refused, run.faults = tree["step"], tree["refused"], Counter(tree["faults"])
     run.pulled_labels = {i: labels.cpu() for i, labels in tree["labels"].items()}
     run.ledger.bytes.update(run.ledger.with_numbers(tree["costs"].tolist()).bytes)
     run.ledger.seconds = tree["seconds"]

@@ -16,6 +16,7 @@ from cfcl.exchange.cost import DIRECTIONS, KINDS
 from cfcl.exchange.messages import SERVER, Direction
 from cfcl.models import Weights
 from cfcl.protocol.codec import Malformed
+from cfcl.protocol.faults import COUNTED
 from cfcl.protocol.parties import Parties, Rules
 from cfcl.protocol.phases import Push
 from cfcl.protocol.refusals import unlike
@@ -41,7 +42,8 @@ def _faults(rules: Rules, num_points: Sequence[int], tree: Tree) -> Iterator[str
     setting, step = rules.setting, tree["step"]
     if type(step) is not int or not 0 < step <= setting.config.train.steps:
         yield f"its step is {step!r:.40}, not one of 1 to {setting.config.train.steps}"
-    if not _counts(tree["refused"]) or not _amounts(tree["seconds"]):
+    numbers = (tree["refused"], *tree["faults"].values())
+    if not all(map(_counts, numbers)) or not _amounts(tree["seconds"]) or not tree["faults"].keys() <= set(COUNTED):
         yield "its counters are no numbers"
     if list(tree["devices"]) != list(range(len(num_points))):
         yield "it is not of this run's devices"
@@ -122,6 +124,11 @@ def _item_faults(rules: Rules, device: int, num_points: int, state: Tree) -> Ite
     setting, parties = rules.setting, Parties(rules, {})
     if (wrong := unlike("what it pulled", state["pulled"], no_items(setting), rows=MOST)) is not None:
         yield wrong
+    sources = state["sources"]
+    if not _is_row(sources) or len(sources) != len(state["pulled"]):
+        yield "it does not say who sent what it pulled"
+    if not set(sources.tolist()) <= set(rules.graph.neighbours(device)):
+        yield "what it pulled is not from its neighbours"
     for source, reserve in state["reserves"].items():
         head = type(reserve), reserve.source, reserve.target
         if head != (_PUSH.kind(parties), source, device) or source not in rules.graph.neighbours(device):
@@ -130,9 +137,15 @@ def _item_faults(rules: Rules, device: int, num_points: int, state: Tree) -> Ite
             yield f"the reserve from device {source} is of no step"
         if (wrong := _PUSH.fault(parties, reserve)) is not None:
             yield f"of the reserve from device {source}, {wrong}"
+    if not set(state["heard"]) <= set(rules.graph.neighbours(device)) or not all(map(_counts, state["heard"].values())):
+        yield "it has heard from devices that are no neighbours, or at no step"
     for size, chosen in state["own_reserve"].items():
         if (wrong := offering_fault(chosen, num_points, size)) is not None:
             yield f"of its own reserve, {wrong}"
+    for source, number in state["news"].items():
+        known = source in rules.graph.neighbours(device)
+        if not known or not _counts(number, setting.budgets.candidates(source)):
+            yield "what was new at its neighbours is not so many of their candidates"
     for places in state["sent"].values():
         if not _is_row(places) or bool(((places < 0) | (places >= num_points)).any()):
             yield "places of its points are not among them"

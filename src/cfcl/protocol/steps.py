@@ -24,7 +24,7 @@ from cfcl.protocol.phases import (
     Watch,
     nobody,
 )
-from cfcl.protocol.refusals import MISSING, Refusal
+from cfcl.protocol.refusals import MISSING, Refusal, permitted
 
 Send = Callable[[Phase, Parties, int], Sent]
 
@@ -85,20 +85,23 @@ class Played:
         return found
 
 
-def _plainly(phase: Phase, parties: Parties, step: int) -> Sent:
+def plainly(phase: Phase, parties: Parties, step: int) -> Sent:
+    """What a phase has its parties send."""
     return phase.send(parties, step)
 
 
-def play(phase: Phase, hosts: Sequence[Parties], link: Link, step: int, send: Send = _plainly) -> Played:
+def play(phase: Phase, hosts: Sequence[Parties], link: Link, step: int, send: Send = plainly) -> Played:
     """One phase for all hosts of this process: everything is sent, carried, and taken in."""
     sent = [send(phase, host, step) for host in hosts]
     if not phase.travels:
         return Played(sent, [], [])
     expected = {party: sources for host in hosts for party, sources in phase.expects(host, step).items()}
-    inbox = link.carry(phase.kind(hosts[0]), [message for some in sent for message in some.messages], expected)
+    setting = hosts[0].rules.setting
+    outbox, withheld = permitted(setting, [message for some in sent for message in some.messages], step)
+    inbox = link.carry(phase.kind(hosts[0]), outbox, expected)
     homes = {party: place for place, host in enumerate(hosts) for party in host.ids}
     mail: list[list[Message]] = [[] for _ in hosts]
     for message in inbox:
         mail[homes.get(message.target, 0)].append(message)  # what is for nobody here, the first host refuses
     refusals = [item for host, some in zip(hosts, mail, strict=True) for item in phase.take(host, some, step)]
-    return Played(sent, inbox, refusals)
+    return Played(sent, inbox, [*withheld, *refusals])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cfcl.records import Yardstick
 from cfcl.runs import card_words as words
-from cfcl.runs import labels
+from cfcl.runs import labels, privacy
 from cfcl.runs.folders import Run
 from cfcl.runs.progress import percent, size
 from cfcl.runs.series import final
@@ -59,7 +59,10 @@ def render(run: Run, facts: Facts, *, config_at: str = "config.toml") -> str:
         "Accuracy": _accuracy(run, facts),
         "What you would use instead": _instead(facts),
         "What was exchanged": _exchanged(run),
-        "Privacy": words.privacy(config, {cost.kind for cost in run.costs if cost.bytes > 0}),
+        "Privacy": [
+            *words.privacy(config, {cost.kind for cost in run.costs if cost.bytes > 0}),
+            *privacy.sentences(run),
+        ],
         "What is not known": words.unknown(config, labelled=final(run).probe is not None),
         "Licence": [words.licence(as_markdown(facts.licence) if facts.licence else None)],
     }

@@ -46,9 +46,11 @@ def privacy(config: Config, kinds: Collection[str]) -> list[str]:
         )
     if not {"datapoint", "activation", "embedding"} & set(kinds):
         found.append("- Nothing of a single datapoint went to another device.")
-    found.append(
-        "- Nothing was encrypted, blurred by noise or hidden in a sum. How much can be guessed was not tested here."
-    )
+    if config.privacy.noise > 0 and {"activation", "embedding"} & set(kinds):
+        found.append("- Embeddings and activations had Gaussian noise. Nothing was encrypted or hidden in a sum.")
+    else:
+        found.append("- Nothing was encrypted, blurred by noise or hidden in a sum.")
+    found.append("- How much can be guessed was not tested here; `cfcl audit RUN` does.")
     return ["What left devices:", "\n".join(found)]
 
 

@@ -55,9 +55,9 @@ def make(
     found = facts(run, encoder)
     kept = baselines.known(run.config, run.folder.parent, found.data) if found.data else ()
     found = replace(found, yardsticks=kept)
-    config = _located(run.config, data_dir)
+    config = located(run.config, data_dir)
     try:
-        dataset = _data(config, run, found.data)
+        dataset = data_of(config, run, found.data)
         if measured:
             found = replace(found, yardsticks=kept or yardsticks_of(config, dataset, watch=watch))
         if encoder is None:
@@ -123,7 +123,7 @@ def _class(dataset: Dataset, label: int, hits: dict[str, torch.Tensor], chosen: 
     return ClassAccuracy(name, int(chosen.sum()), found)
 
 
-def _located(config: Config, data_dir: Path | None) -> Config:
+def located(config: Config, data_dir: Path | None) -> Config:
     """The settings with the place where the data are now."""
     if data_dir is not None:
         return configs.override(config, [f"data.dir={json.dumps(str(data_dir), ensure_ascii=False)}"])
@@ -131,7 +131,7 @@ def _located(config: Config, data_dir: Path | None) -> Config:
     return configs.override(config, ["data.dir=none"]) if gone else config
 
 
-def _data(config: Config, run: Run, digest: str | None) -> Dataset:
+def data_of(config: Config, run: Run, digest: str | None) -> Dataset:
     """The data of a run, if they are on this machine and still the same."""
     found = world.data_of(config)
     if (digest is not None and found.digest != digest) or run.setup.dataset not in (None, found.name):

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cfcl.config import Config
-from cfcl.runs import forecast
+from cfcl.runs import faults, forecast, privacy
 from cfcl.runs.forecast import Forecast
 from cfcl.runs.progress import size
 
@@ -21,10 +21,17 @@ def table(one: Forecast) -> Table:
         "push": _rounds(one.num_pushes, one.bytes_push),
         "pull": _rounds(one.num_exchanges, one.bytes_pull, "at most "),
         "aggregation": _rounds(one.num_aggregations, one.bytes_up),
+        **_privacy(one),
         "memory": f"{_memory(one)} in {_count(one.num_workers, 'process', 'processes')}, estimated",
         "time": f"{duration(one.seconds)}, estimated; exchanges and evaluations come on top",
     }
     return _listed(rows)
+
+
+def _privacy(one: Forecast) -> dict[str, str]:
+    """What noise would buy, where there is any."""
+    spent = privacy.planned(one.world.config, one.world.setup())
+    return {} if spent is None else {"privacy": spent.told}
 
 
 def common_table(one: Forecast) -> Table:
@@ -90,6 +97,7 @@ def _ground(one: Forecast) -> dict[str, str]:
     data, encoder, points = found.dataset, found.setting.encoder, [len(part) for part in found.parts]
     labels = f"{data.num_classes} labels" if data.num_classes else "no labels"
     split = "validation" if config.data.validation > 0 else "test"
+    trouble = {"faults": faults.planned(config.faults)} if config.faults.active else {}
     return {
         "data": f"{data.name}: {len(data.train_images):,} training and {len(data.test_images):,} {split} images of "
         f"{'×'.join(map(str, data.image_shape))}, {labels}",
@@ -98,6 +106,7 @@ def _ground(one: Forecast) -> dict[str, str]:
         f"{found.graph.average_degree:.3g} neighbours on average",
         "encoder": f"{encoder.name}, {encoder.num_parameters:,} parameters, embeddings of {encoder.embedding_dim}",
         "updates": f"{config.train.steps:,} per device, {one.num_evaluations} evaluations",
+        **trouble,
     }
 
 

@@ -4,7 +4,7 @@ import sys
 import time
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -42,13 +42,11 @@ class Forecast:
 
     @property
     def num_pushes(self) -> int:
-        """How often reserves are pushed."""
+        """How often reserves are pushed, as far as none is lost."""
         setting = self.world.setting
         if setting.policy.choose is None or setting.policy.offer is None:
             return 0
-        when = setting.schedule
-        able = {0, *when.exchange_steps, *range(0, when.num_steps, when.aggregation_period)}
-        return sum(when.pushes(t) for t in able)
+        return len(replace(setting.schedule, push_again=False).push_steps)
 
     @property
     def num_exchanges(self) -> int:
@@ -59,7 +57,8 @@ class Forecast:
     def bytes_push(self) -> int:
         """Of one round of pushes."""
         setting = self.world.setting
-        return self._item_bytes * sum(devices.reserve_due(setting, *link) for link in self.world.graph.links)
+        each = self._item_bytes + (cost.NUMBER_BYTES if setting.policy.measure is not None else 0)
+        return each * sum(devices.reserve_due(setting, *link) for link in self.world.graph.links)
 
     @property
     def bytes_pull(self) -> int:
@@ -104,7 +103,7 @@ class Forecast:
         setting = self.world.setting
         if setting.policy.choose is None:
             return ()
-        return (0,) if setting.schedule.once else setting.schedule.exchange_steps
+        return setting.schedule.pull_steps
 
     @cached_property
     def _alike(self) -> list[tuple[int, int]]:
@@ -118,7 +117,8 @@ class Forecast:
         """Bytes of the exchange at `step`, at most."""
         setting, parts = self.world.setting, self.world.parts
         wanted = [min(devices.items_wanted(setting, j, i, step), len(parts[j])) for j, i in self.world.graph.links]
-        return self._item_bytes * sum(wanted)
+        told = cost.NUMBER_BYTES * sum(size > 0 for size in wanted) if setting.adaptive else 0
+        return self._item_bytes * sum(wanted) + told
 
     @cached_property
     def _aggregations(self) -> list[int]:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
-from cfcl.records import Evaluation, Final, Pull, Record, Update
+from cfcl.records import Evaluation, Faults, Final, Pull, Record, Update
 from cfcl.runs import network, style
 from cfcl.runs.folders import Run
 from cfcl.runs.progress import size
@@ -75,6 +75,10 @@ HEALTH = (
     Quantity(Evaluation, "features_uniformity", "Uniformity of the features", "log potential (lower: more even)"),
     Quantity(Evaluation, "features_effective_rank", "Effective rank of the features", "dimensions"),
 )
+FAULTS = (
+    Quantity(Faults, "online", "Devices that are online", "share of devices"),
+    Quantity(Faults, "used", "Messages that were used, from the start on", "share of messages"),
+)
 FEATURES = Quantity(Evaluation, "features_probe", "Accuracy of the features, all labels", "probe accuracy")
 
 
@@ -102,6 +106,7 @@ def draw_run(run: Run, folder: Path) -> list[Path]:
         "pulls": curves([run], *PULLS),
         "training": curves([run], *TRAINING, columns=2),
         "health": curves([run], *HEALTH, columns=2),
+        "faults": curves([run], *FAULTS, columns=2),
     }
     folder.mkdir(parents=True, exist_ok=True)
     written = {folder / f"{name}.png": figure for name, figure in figures.items() if figure is not None}

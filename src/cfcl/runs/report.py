@@ -12,10 +12,10 @@ from cfcl import config as configs
 from cfcl.errors import CfclError
 from cfcl.files import write_atomically
 from cfcl.page import Html, tag
-from cfcl.runs import labels, network, plots, style, yardsticks
+from cfcl.runs import faults, labels, network, plots, privacy, style, yardsticks
 from cfcl.runs.folders import Run
 from cfcl.runs.overview import Entry
-from cfcl.runs.plots import HEALTH, PULLS, TRAINING, Quantity
+from cfcl.runs.plots import FAULTS, HEALTH, PULLS, TRAINING, Quantity
 from cfcl.runs.progress import number, size
 from cfcl.runs.series import by_name, differences, final, settings, show, usual
 from cfcl.runs.summary import Summary, by_curve
@@ -50,6 +50,8 @@ READING = {
     "margin": "Eq. (24), mean over devices: the distance that an anchor should keep from the pulled embeddings.",
     "active": "The share of triplets that still change the model. Near zero, the margin is too small or the task too "
     "easy.",
+    "online": "The share of devices that were not offline at an evaluation.",
+    "used": "The share of all messages since the start that reached their receiver in time and were used.",
     "pulled_share": "The share of a batch that comes from neighbours. Near zero, the selection of items cannot matter.",
 }
 
@@ -166,10 +168,12 @@ def _group(name: str, runs: Sequence[Run], figures: _Figures) -> Html:
     parts: list[tuple[str, list[Html]]] = [
         ("Summary", [_summary_table(runs)]),
         *_by_labels(runs),
+        ("Privacy", _privacy(runs)),
         ("Learning curves", _grid(_learning(runs, figures))),
         ("Costs", _grid(_costs(runs, figures))),
         ("Network and data per device", _network(runs, figures)),
         ("Distances between labels", _grid(figures.show(plots.label_distances(runs), "Label distances", _DISTANCES))),
+        ("Faults", _faults(runs, figures)),
         ("Pulled items", _grid(_quantities(runs, PULLS, figures))),
         ("Health of the embeddings", _grid(_quantities(runs, HEALTH, figures))),
         ("Training", _grid(_quantities(runs, TRAINING, figures))),
@@ -254,6 +258,12 @@ def _by_labels(runs: Sequence[Run]) -> list[tuple[str, list[Html]]]:
     return [(labels.INSTEAD if instead else "Accuracy by labels per class", [tag("p", intro), table])]
 
 
+def _privacy(runs: Sequence[Run]) -> list[Html]:
+    """What noise has bought, once for all runs that say the same."""
+    told = dict.fromkeys(sentence for run in runs for sentence in privacy.sentences(run))
+    return [tag("p", sentence) for sentence in told]
+
+
 def _learning(runs: Sequence[Run], figures: _Figures) -> list[Html]:
     steps = "Solid lines with markers: linear probe. Thin dashed lines: nearest neighbours. Bands span the seeds."
     traffic = (
@@ -288,6 +298,18 @@ def _quantities(runs: Sequence[Run], quantities: Iterable[Quantity], figures: _F
         for quantity in quantities
         for item in figures.show(plots.curves(runs, quantity), quantity.title, READING[quantity.key.partition(".")[0]])
     ]
+
+
+def _faults(runs: Sequence[Run], figures: _Figures) -> list[Html]:
+    """What became of messages, method by method; nothing where nothing goes wrong."""
+    rows = faults.rows(runs)
+    if not rows:
+        return []
+    intro = (
+        "What became of the messages that devices and server wanted to send, in percent, over all seeds. What was "
+        "sent is charged, also if it was late, lost or refused; what did not leave is not."
+    )
+    return [tag("p", intro), page.table(list(faults.HEAD), rows), *_grid(_quantities(runs, FAULTS, figures))]
 
 
 def _network(runs: Sequence[Run], figures: _Figures) -> list[Html]:

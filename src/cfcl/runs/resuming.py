@@ -16,7 +16,7 @@ from cfcl.runs.checkpoints import Note
 from cfcl.runs.folders import Writer
 from cfcl.sim.simulation import Simulation, Snapshot
 
-FORMAT = 2
+FORMAT = 3
 """Of checkpoints: to be raised when a run's state changes its form."""
 EMPTY = hashlib.sha256().hexdigest()
 

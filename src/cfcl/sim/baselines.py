@@ -4,7 +4,7 @@ Judged as the encoder is: by the same probe, on the same images and the same dra
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import torch
@@ -33,8 +33,14 @@ View = Callable[[Tensor], Tensor]
 Watch = Callable[[str], None]
 
 
-def compute(config: Config, dataset: Dataset, *, watch: Watch = lambda name: None) -> tuple[Yardstick, ...]:
-    """Every yardstick for the data and the encoder of `config`; `watch` hears of each before its turn."""
+def compute(
+    config: Config,
+    dataset: Dataset,
+    *,
+    more: Iterable[tuple[str, View]] = (),
+    watch: Watch = lambda name: None,
+) -> tuple[Yardstick, ...]:
+    """Every yardstick for the data and the encoder of `config`, and `more`; `watch` hears of each before its turn."""
     if dataset.train_labels is None or dataset.test_labels is None:
         raise CfclError(
             f"{dataset.name} has no labels, and without them no accuracy can be measured: give labelled data"
@@ -44,16 +50,16 @@ def compute(config: Config, dataset: Dataset, *, watch: Watch = lambda name: Non
     with single_thread():
         resampled = resampling.resample(size, draws, rounds=ROUNDS, generator=stream)
         found = []
-        for name, view in _views(config, dataset):
+        for name, view in (*views(config, dataset), *more):
             watch(name)
-            data, note = _seen(config, dataset, view)
-            hits = _hits(config, dataset, evaluation.standardised(data))
-            accuracies = {labels: Interval(*resampling.bootstrap(some, *resampled)) for labels, some in hits.items()}
+            data, note = seen(config, dataset, view)
+            right = hits(config, dataset, evaluation.standardised(data))
+            accuracies = {labels: Interval(*resampling.bootstrap(some, *resampled)) for labels, some in right.items()}
             found.append(Yardstick(name, data.train.shape[1], accuracies, note or None))
     return tuple(found)
 
 
-def _views(config: Config, dataset: Dataset) -> Iterator[tuple[str, View]]:
+def views(config: Config, dataset: Dataset) -> Iterator[tuple[str, View]]:
     """What there is to compare with, by name."""
     yield "raw pixels", lambda images: as_input(images, torch.device("cpu"))
     project = _principal(config, dataset)
@@ -71,7 +77,7 @@ def _principal(config: Config, dataset: Dataset) -> Tensor:
     return directions.flip(1)[:, : config.model.embedding_dim]
 
 
-def _seen(config: Config, dataset: Dataset, view: View) -> tuple[Labelled, str]:
+def seen(config: Config, dataset: Dataset, view: View) -> tuple[Labelled, str]:
     """The view of all images with their labels, and what had to be done to it."""
     images = dataset.train_images[evaluation.known(config, dataset)], dataset.test_images
     (train, note), (test, _) = (_narrowed(some, view) for some in images)
@@ -95,7 +101,7 @@ def _narrow(values: Tensor) -> tuple[Tensor, str]:
     return functional.avg_pool2d(values, side).flatten(1), f"averaged over {side}×{side}"
 
 
-def _hits(config: Config, dataset: Dataset, data: Labelled) -> dict[str, Tensor]:
+def hits(config: Config, dataset: Dataset, data: Labelled) -> dict[str, Tensor]:
     """By the number of labels per class, which test images a probe gets right in each draw of them."""
     classes, settings = dataset.num_classes, config.evaluation
     found = {"all": metrics.quick_hits(*data, num_classes=classes, ridge=settings.ridge)[None]}

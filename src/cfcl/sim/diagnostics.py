@@ -77,6 +77,7 @@ class Observer:
                 held_labels=_mean(self.held(receiver.id, note.labels)),
                 centroid_distance=_mean(distance),
                 reasons=_reasons(note),
+                new=item.new,
             )
             for item, note, distance in zip(items, notes, distances, strict=True)
         ]

@@ -49,10 +49,14 @@ class GroupLink:
         """All processes' models, in order of device, but only the entries that are this process's share."""
         (message,) = outbox
         assert isinstance(message, ModelBlock)
-        sizes = [len(Group(rank, self._group.size).share(self._sum_size)) for rank in range(self._group.size)]
-        blocks = torch.split(message.entries, sizes, dim=1)
+        size, measures = self._group.size, message.measures
+        shares = [Group(rank, size).share(self._sum_size) for rank in range(size)]
+        blocks = torch.split(message.entries, [len(share) for share in shares], dim=1)
         found = self._group.route(torch.cat([block.flatten() for block in blocks]), [block.numel() for block in blocks])
-        return [replace(message, entries=found.view(-1, sizes[self._group.rank]))]
+        if measures is not None:
+            measures = self._group.route(measures.repeat(size, 1), [len(measures)] * size)
+        mine = shares[self._group.rank]
+        return [replace(message, entries=found.view(-1, len(mine)), first=mine.start, measures=measures)]
 
     def _routed(self, outbox: Sequence[Message]) -> list[Message]:
         piles: list[list[Message]] = [[] for _ in range(self._group.size)]

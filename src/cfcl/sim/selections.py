@@ -65,7 +65,9 @@ def _exchanged(host: Parties, step: int) -> Played:
     for phase in (Push(), Request(), Deliver()):
         played = play(phase, [host], Direct(), step)
     host.devices |= {
-        i: replace(state, pulled=before[i].pulled, pulled_at=before[i].pulled_at, sent=before[i].sent)
+        i: replace(
+            state, pulled=before[i].pulled, pulled_at=before[i].pulled_at, sent=before[i].sent, news=before[i].news
+        )
         for i, state in host.devices.items()
     }
     return played

@@ -7,7 +7,7 @@ process go through each phase together, and a group of processes shares them. Th
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 
 import torch
 from torch import Tensor, nn
@@ -21,15 +21,16 @@ from cfcl.errors import Failed, Interrupted
 from cfcl.exchange.cost import Ledger
 from cfcl.models import Weights, portions
 from cfcl.objectives import Loss
-from cfcl.protocol import codec, snapshot, snapshot_checks
+from cfcl.protocol import codec, faults, snapshot, snapshot_checks
+from cfcl.protocol.faults import COUNTED
 from cfcl.protocol.link import Counted, Link, Traced
 from cfcl.protocol.parties import Run, apart, together
 from cfcl.protocol.phases import Watch, nobody
-from cfcl.protocol.refusals import Refused
+from cfcl.protocol.refusals import MISSING, Refused
 from cfcl.protocol.snapshot import Tree
 from cfcl.protocol.steps import Played, Round, play, rounds
 from cfcl.records import Record, Timings
-from cfcl.sim import evaluation, world
+from cfcl.sim import attacks, evaluation, world
 from cfcl.sim.diagnostics import Note, Observer, by_target
 from cfcl.sim.group import ALONE, Group
 from cfcl.sim.group_link import GroupLink
@@ -39,6 +40,8 @@ from cfcl.sim.world import single_thread
 
 REPORT_EVERY = 1.0
 """Seconds after which processes tell the leader their losses, at the latest, and ask whether to stop."""
+RESTING = [0.0] * (len(fields(StepReport)) + 2)
+"""What is reported of a device that makes no update; of others, the last figure is 1."""
 REMEDY = "lower train.learning_rate, or set model.normalise=true"
 
 
@@ -70,11 +73,12 @@ class Simulation:
         reference: bool = False,
         watch: Watch = nobody,
         trace: Callable[[str], None] | None = None,
-        faults: Callable[[Link], Link] | None = None,
+        around: Callable[[Link], Link] | None = None,
         saved: bool = False,
         stop: Callable[[], int] = never,
     ) -> None:
-        """A run of `config`, not begun; `faults` puts a link around ours that may lose or spoil messages.
+        """A run of `config`, not begun; `around` puts a link around ours that may lose or spoil messages, in
+        place of the faults of the config.
 
         If it is `saved`, snapshots come out with the records, and it may go on from one; it ends after a step at which
         `stop` gives the number of a signal, in any process.
@@ -93,9 +97,11 @@ class Simulation:
         self.clocks = Clocks()
         self._observer = Observer(setting, data.train_labels, self.world.parts)
         self._stopwatch = Stopwatch()
+        self._attack = attacks.build(setting)
         self._watch = watch
         self._trace = trace
-        self._faults = faults
+        self._tolerant = around is not None or config.faults.active
+        self._around = around or self._faulty
         self._saved = saved
         self._stop = stop
         self._unsent: dict[int, Tensor] = {}
@@ -181,9 +187,14 @@ class Simulation:
     def _link(self) -> Link:
         kinds = {**codec.KINDS, Note.__name__: Note}
         self._between = GroupLink(self.group, len(self.world.parts), len(server.start(self.run.server)), kinds)
-        faulty = self._between if self._faults is None else self._faults(self._between)
-        counted = Counted(faulty, self.run.ledger)
-        return counted if self._trace is None else Traced(counted, tracer(self.group, self.run.ledger, self._trace))
+        # What has left its sender is traced and charged, whatever becomes of it.
+        link: Link = Counted(self._between, self.run.ledger)
+        if self._trace is not None:
+            link = Traced(link, tracer(self.group, self.run.ledger, self._trace))
+        return self._around(link)
+
+    def _faulty(self, link: Link) -> Link:
+        return faults.around(link, self.world.rules, self.run.faults)
 
     def _advance(self, link: Link) -> Iterator[Record]:
         """One step, and what is to be recorded of it."""
@@ -209,10 +220,13 @@ class Simulation:
     def _play(self, item: Round, link: Link) -> Played:
         """All phases of a round; the last of them."""
         for phase in item.phases:
-            played = play(phase, self.run.hosts, link, self.run.step, self._stopwatch.send)
-            if played.refusals and self._faults is None:
-                raise Refused(f"{played.refusals[0]}; no faults are configured, so the run ends here")
+            send = self._attack.around(self._stopwatch.send)
+            played = play(phase, self.run.hosts, link, self.run.step, send)
+            unexplained = [item for item in played.refusals if not self._attack.explains(item)]
+            if unexplained and not self._tolerant:
+                raise Refused(f"{unexplained[0]}; no faults are configured, so the run ends here")
             self.run.refused += len(played.refusals)
+            self.run.faults["refused"] += sum(refusal.reason != MISSING for refusal in played.refusals)
         if item.charged(self.config.cost):
             self.run.ledger.settle(self.group.maximum)
         if item.name == "update":
@@ -246,8 +260,12 @@ class Simulation:
     def _log(self, played: Played, taken: float) -> Iterator[Record]:
         step = self.run.step
         reports = [item for sent in played.sent for item in sent.reports if isinstance(item, StepReport)]
-        margins = [state.margin for state in self.run.devices.values()]
-        figures = [[*astuple(report), margin] for report, margin in zip(reports, margins, strict=True)]
+        devices, rests = self.run.devices, self.world.rules.rests
+        trained = [state for i, state in devices.items() if not rests(i, step)]
+        found = {
+            state.id: [*astuple(report), state.margin, 1.0] for state, report in zip(trained, reports, strict=True)
+        }
+        figures = [found.get(i, RESTING) for i in devices]
         self._unsent[step] = torch.tensor(figures, dtype=torch.float64)
         if self._report_period is None:
             self._report_period = self.group.agree(max(1, round(REPORT_EVERY / max(taken, 1e-6))))
@@ -265,8 +283,9 @@ class Simulation:
         if self.group.leads:
             for number, step in enumerate(steps):
                 _check_finite(step, found[:, number])
-                if self.world.setting.schedule.logs(step):
-                    yield world.update_record(step, found[:, number].tolist())
+                trained = [row[:-1] for row in found[:, number].tolist() if row[-1] > 0]
+                if trained and self.world.setting.schedule.logs(step):
+                    yield world.update_record(step, trained)
 
     def _agreement(self) -> evaluation.Figures:
         """How alike the local models are just before they are averaged."""
@@ -293,6 +312,16 @@ class Simulation:
             if not all(math.isfinite(figure) for figure in found.values() if isinstance(figure, float)):
                 raise Failed(f"the embeddings of the global encoder are not finite at step {step}: {REMEDY}")
             yield records.read(records.Evaluation, figures)
+        yield from self._faults_so_far(step) if step > 0 else ()
+
+    def _faults_so_far(self, step: int) -> Iterator[Record]:
+        """What has become of messages until `step`, if things go wrong in this run."""
+        trouble = self.world.rules.outages
+        if trouble is not None:
+            counts = torch.tensor([[self.run.faults[name] for name in COUNTED]], dtype=torch.int64)
+            found = self.group.gather(counts).sum(dim=0).tolist()
+            if self.group.leads:
+                yield records.Faults(step, trouble.online(step), *found)
 
     def _embed(self, images: Tensor) -> Tensor:
         """Embeddings under the global model, at the leader; every process takes its share of the portions."""

@@ -22,6 +22,7 @@ from cfcl.exchange import links, policies
 from cfcl.exchange.cost import Ledger
 from cfcl.models import Encoder, usable_device
 from cfcl.objectives import Loss
+from cfcl.protocol import outages, releases
 from cfcl.protocol.parties import Rules
 from cfcl.records import Setup, Update
 from cfcl.sim import sizes
@@ -65,7 +66,7 @@ class World:
     @cached_property
     def fingerprints(self) -> dict[str, str]:
         """What a run depends on besides its config: the same in all its processes, and when it goes on."""
-        setting, budgets = self.setting, self.setting.budgets
+        setting, budgets, trouble = self.setting, self.setting.budgets, self.rules.outages
         return {
             "data": self.dataset.digest,
             "partition": _digest(*self.parts),
@@ -75,6 +76,7 @@ class World:
             "cost.rates_file": _digest(sorted(self.ledger().rates.items())),
             "model": _digest(*setting.encoder.initial),
             "loss": _digest(setting.objective.name),
+            **({} if trouble is None else {"faults": _digest(trouble.away, trouble.down, trouble.graphs)}),
         }
 
     def setup(self) -> Setup:
@@ -91,7 +93,14 @@ class World:
             positions=self.graph.positions,
             num_judged=self._num_judged,
             split="validation" if self.config.data.validation > 0 else None,
+            **self._releases(),
         )
+
+    def _releases(self) -> dict[str, int]:
+        if self.config.privacy.noise == 0 or self.setting.policy.choose is None:
+            return {}
+        found = releases.most(self.rules)
+        return {"most_pulled": found.pulled, "most_pushed": found.pushed}
 
     @property
     def _num_judged(self) -> int | None:
@@ -122,6 +131,9 @@ def build(
     """
     where = usable_device(torch_device)
     policy = policies.find(config.exchange.method)
+    _check_budget(config, policy)
+    if policy.choose is not None and config.exchange.mode == "explicit":
+        _check_privacy(config)
     if dataset is None:
         fit.check(config)
     dataset = data_of(config, dataset)
@@ -140,6 +152,7 @@ def build(
     )
     if config.exchange.mode == "activations" and policy.choose is not None:
         _check_layer(config, encoder, policy)
+    graph, trouble = outages.load(config, graph)
     setting = Setting(
         config=config,
         encoder=encoder,
@@ -150,7 +163,31 @@ def build(
         extras=objective.extras(encoder.initial.params),
         lacks=_lacks(config, dataset, parts) if "labels" in policy.needs else None,
     )
-    return World(Rules(setting, graph), dataset, parts)
+    return World(Rules(setting, graph, trouble), dataset, parts)
+
+
+def _check_budget(config: Config, policy: policies.Policy) -> None:
+    unable = policy.choose is not None and (policy.newness is None or policy.when == "start")
+    if config.exchange.budget == "adaptive" and unable:
+        raise CfclError(
+            f"exchange.budget='adaptive' asks for more where more was new last time, which exchange.method="
+            f"{config.exchange.method!r} does not tell: choose exchange.method='cover', or exchange.budget='fixed'"
+        )
+
+
+def _check_privacy(config: Config) -> None:
+    """Refuse to send datapoints where the settings ask for another thing."""
+    privacy, remedy = config.privacy, "set exchange.mode='implicit' or 'activations'"
+    if privacy.raw == "never":
+        raise CfclError(
+            "privacy.raw='never' forbids datapoints to leave a device, but exchange.mode='explicit' sends them: "
+            f"{remedy}, or privacy.raw='allowed'"
+        )
+    if privacy.clip is not None:
+        raise CfclError(
+            f"privacy.clip={privacy.clip:g} and noise={privacy.noise:g} blur embeddings and activations, but "
+            f"exchange.mode='explicit' sends datapoints as they are: {remedy}, or privacy.clip=none"
+        )
 
 
 def _check_layer(config: Config, encoder: Encoder, policy: policies.Policy) -> None:

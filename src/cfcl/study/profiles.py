@@ -22,10 +22,11 @@ DIAL = tuple(
 """What is pulled is dropped at the next exchange, so that there may be more of it."""
 
 Group = Literal[
-    "printed", "compared", "swept", "differences", "shares", "bytes", "matched", "frequency", "dimensions"
+    "printed", "compared", "swept", "differences", "shares", "bytes", "matched", "frequency", "dimensions",
+    "outages",
 ]  # fmt: skip
 """Of figures: the paper's methods; all methods; along a setting; what methods gain; along shares of data, and bytes; at
-equal bytes; along periods of exchange, and lengths of embeddings."""
+equal bytes; along periods of exchange, lengths of embeddings, and what goes wrong."""
 TEN = ("evaluation.labels_per_class=[10]", "evaluation.features=false", "evaluation.worst=true")
 """Accuracies are then those of the embedding with ten labels per class."""
 TENFOLD = "exchange.num_pulled=10"
@@ -103,6 +104,8 @@ class Profile:
     """Steps between exchanges."""
     dimensions: tuple[int, ...] = ()
     """Lengths of embeddings."""
+    faults: tuple[tuple[float, float], ...] = ()
+    """Rates of devices offline and of messages lost; empty: what faults cost is not part of this profile."""
     reduced: bool = False
     """No yardsticks, and only FedAvg, uniform and CF-CL where a figure sweeps something."""
     regime_seeds: tuple[int, ...] = ()
@@ -179,6 +182,7 @@ def _registered() -> Profile:
         shares=(0.0, 0.5, 0.8, 0.9),
         exchanges=(10, 25, 100),
         dimensions=(4, 16, 64),
+        faults=((0.0, 0.0), (0.3, 0.0), (0.6, 0.0), (0.0, 0.2), (0.0, 0.5), (0.3, 0.2)),
         placed={
             "compared": compared_in,
             "differences": compared_in,
@@ -192,6 +196,7 @@ def _registered() -> Profile:
             },
             "frequency": {"usps-study": 8},
             "dimensions": dict.fromkeys(whole, 8),
+            "outages": {"usps": 3},
         },
         order=(
             ("differences", "usps-common"),
@@ -226,6 +231,7 @@ PROFILES = {
         sizes=(5, 20),
         periods=(10, 30),
         labels=(1, 5),
+        faults=((0.0, 0.0), (0.3, 0.2)),
         reduced=True,
     ),
     "quick": Profile(

@@ -121,6 +121,15 @@ class TrainedEncoder:
         """
         return self._encoder.features(self._weights, intake.batch(images, self.image_shape))
 
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """What each stage makes of one image, in order."""
+        return self._encoder.shapes
+
+    def activations(self, images: object, stage: str) -> Float[Tensor, "batch ..."]:
+        """What the network has made of such images by the end of `stage`."""
+        return self._encoder.activations(self._weights, intake.batch(images, self.image_shape), stage)
+
     def with_state(self, tensors: Mapping[str, Tensor]) -> "TrainedEncoder":
         """The encoder with other weights: a `state_dict` of its module, or of the network inside."""
         bare = {name.removeprefix("network."): tensor for name, tensor in tensors.items()}

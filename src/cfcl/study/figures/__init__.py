@@ -7,6 +7,7 @@ from cfcl.study.bundle import Study
 from cfcl.study.figures import (
     distances,
     equal,
+    faults,
     foretold,
     frontier,
     gains,
@@ -36,6 +37,7 @@ FIGURES: dict[str, StudyFigure] = {
         equal.FIGURE,
         swept.EXCHANGES,
         payload.FIGURE,
+        faults.FIGURE,
     )
 }
 """By name, in order."""

@@ -77,7 +77,13 @@ class StudyFigure:
         """Those of a profile, without the pilot; empty if the figure is not part of it."""
         if self.apart:
             return profile.regime_seeds
-        return profile.seeds if self.group in (profile.placed or _OF_PAPER) else ()
+        placed = self.group in (profile.placed or _OF_PAPER) or (self.group == "outages" and profile.faults)
+        return profile.seeds if placed else ()
+
+    @property
+    def of_paper(self) -> bool:
+        """Whether the paper has it."""
+        return not self.apart and self.group in _OF_PAPER
 
     def seeds_of(self, profile: Profile, panel: str) -> tuple[int, ...]:
         """Those of one panel."""
