@@ -19,8 +19,8 @@ def reproduce(
     figures: Annotated[
         list[str],
         typer.Argument(
-            help="fig4 ... fig11, faults, regime, or all: those of the profile but for regime; in profile registered "
-            "also gains, redundancy, foretold, frontier, equal, exchanges and payload."
+            help="fig4 ... fig11, faults, regime, or all: fig4 to fig11, and in profile registered also gains, "
+            "redundancy, foretold, frontier, equal, exchanges, payload and faults."
         ),
     ],
     profile: Annotated[

@@ -143,8 +143,7 @@ WHOLE = plan.plan(REGISTERED, plan.named(["all"], REGISTERED))
 
 def test_all_is_every_figure_of_the_profile() -> None:
     paper = ["fig4", "fig5", "fig6", "fig7", "fig8", "fig9", "fig10", "fig11"]
-    assert all(plan.named(["all"], PROFILES[name]) == paper for name in ("quick", "full"))
-    assert plan.named(["all"], PROFILES["smoke"]) == [*paper, "faults"]
+    assert all(plan.named(["all"], PROFILES[name]) == paper for name in ("smoke", "quick", "full"))
     assert plan.named(["fig5", "all", "regime"], FULL)[0] == "fig5"
     assert set(FIGURES) == {*plan.named(["all"], REGISTERED), "regime"}
 
@@ -205,9 +204,9 @@ def test_uniform_exchange_at_the_bytes_of_a_rule_sends_a_little_more() -> None:
         for name in ("uniform", "cover", "bulk")
     )
 
-    # by link: 29 × 2 items of 64 bytes; 23 × 2 and ten reserve points, without radii of four bytes each
-    assert (uniform, cover, bulk) == (70 * 29 * 2 * 64, 70 * 56 * 64, 70 * 56 * 64)
-    # with radii: 3,712 against 3,624 bytes on digits, 14,848 against 14,376 on USPS, which is 2.4 and 3.3 % more
+    # by link: 29 × 2 items of 64 bytes; 23 × 2 and ten reserve points, which cover sends with radii of four bytes each
+    assert (uniform, cover, bulk) == (70 * 29 * 2 * 64, 70 * (56 * 64 + 10 * 4), 70 * 56 * 64)
+    # so 3,712 against 3,624 bytes on digits, and 14,848 against 14,376 on USPS: 2.4 and 3.3 % more
 
 
 def test_the_registered_study_uses_seeds_on_which_nothing_was_chosen() -> None:

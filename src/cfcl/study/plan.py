@@ -15,8 +15,9 @@ PILOTED = "uniform"
 
 
 def named(words: Sequence[str], profile: Profile) -> list[str]:
-    """The figures that `words` name, each once; `all` is those of the profile, but for what stands apart."""
-    every = [name for name, figure in FIGURES.items() if figure.seeds(profile) and not figure.apart]
+    """The figures that `words` name, each once; `all` is those of the paper, or of the profile if it places them."""
+    shown = {name: figure for name, figure in FIGURES.items() if figure.seeds(profile) and not figure.apart}
+    every = [name for name, figure in shown.items() if figure.of_paper or profile.placed]
     return list(dict.fromkeys(figure for word in words for figure in (every if word == "all" else [word])))
 
 

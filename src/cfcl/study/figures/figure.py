@@ -80,6 +80,11 @@ class StudyFigure:
         placed = self.group in (profile.placed or _OF_PAPER) or (self.group == "outages" and profile.faults)
         return profile.seeds if placed else ()
 
+    @property
+    def of_paper(self) -> bool:
+        """Whether the paper has it."""
+        return not self.apart and self.group in _OF_PAPER
+
     def seeds_of(self, profile: Profile, panel: str) -> tuple[int, ...]:
         """Those of one panel."""
         return self.seeds(profile)[: profile.placed.get(self.group, {}).get(panel)]
