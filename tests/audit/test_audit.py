@@ -193,7 +193,7 @@ def test_the_command_leaves_a_page_a_sheet_and_tables(folder: Path, tmp_path: Pa
     assert "http" not in page.replace("http-equiv", "")
     rows = (out / "audit.csv").read_text().splitlines()
     assert rows[0] == "layer,form,public,attack,bytes,error,relative,ssim,recognised,matched"
-    assert len(rows) == 6  # the image, an inverter on floats and on bytes, the nearest, the mean
+    assert len(rows) == 7  # the image, inverter and nearest on floats and on bytes, the mean
     check_complaint(invoke(*words), "audit.json", "give --force")
     again = invoke(*words, "--json", "--force")
     assert json.loads(again.stdout) == json.loads((out / "audit.json").read_text())

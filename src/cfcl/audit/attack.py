@@ -99,7 +99,7 @@ class Layer:
             for place, images in enumerate((judge.images, public.more))
         )
         scale = _Scale.of(like)
-        private, learned = scale.standard(sent), scale.standard(like)
+        learned = scale.standard(like)
         invert = nets.fit(
             lambda: Inverter(tuple(learned.shape[1:]), tuple(public.images.shape[1:])),
             learned,
@@ -111,17 +111,18 @@ class Layer:
             watch=watch,
         )
 
-        def read(made: Tensor, attack: str, form: str = form) -> tuple[Reading, Tensor]:
-            size = self.sizes["uint8" if form == "uint8" else "float32"]
-            return judge.read(made, layer=self.name, form=form, public=public.name, attack=attack, size=size), made
-
-        yield read(nets.apply(invert, private), "inverter")
-        if noise == 0.0:
-            codes = precision.from_codes(*precision.to_codes(sent))
-            yield read(nets.apply(invert, scale.standard(codes)), "inverter", "uint8")
         known = self.values(public.images)  # to which nobody adds noise
-        plain = scale.standard(blur.clipped(known, clip) if noise else known)
-        yield read(public.images[likeness.nearest(private.flatten(1), plain.flatten(1))], "nearest")
+        plain = scale.standard(blur.clipped(known, clip) if noise else known).flatten(1)
+        forms = {form: sent} if noise else {form: sent, "uint8": precision.from_codes(*precision.to_codes(sent))}
+        for name, values in forms.items():
+            private = scale.standard(values)
+            size = self.sizes["uint8" if name == "uint8" else "float32"]
+            for attack, made in (
+                ("inverter", nets.apply(invert, private)),
+                ("nearest", public.images[likeness.nearest(private.flatten(1), plain)]),
+            ):
+                head = {"layer": self.name, "form": name, "public": public.name, "attack": attack}
+                yield judge.read(made, size=size, **head), made
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,8 @@ from cfcl.runs.folders import Run
 
 LARGEST_EPSILON = 1e6
 """Above it nothing is protected, and nobody needs the number."""
+SMALLEST_NOISE = 1e-3
+"""Below it epsilon is above that."""
 COVERS = (
     "It covers all embeddings or activations of one image that leave its device over the run, on all links, pulls and "
     "pushes together: how well anybody who has them all can tell the image from any other one, which could have been "
@@ -58,15 +60,16 @@ def epsilon(noise: float, releases: int, delta: float) -> float | None:
         from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
     except ImportError:
         return None
-    if releases == 0:
+    if releases <= 0:
         return 0.0
-    loss = GaussianPrivacyLoss(noise / math.sqrt(releases), sensitivity=2.0)
+    deviation = noise / math.sqrt(releases)
+    if deviation < SMALLEST_NOISE:
+        return math.inf
+    loss = GaussianPrivacyLoss(deviation, sensitivity=2.0)
     low, high = 0.0, 1.0
     while loss.get_delta_for_epsilon(high) > delta:
         low, high = high, 2 * high
-        if low > LARGEST_EPSILON:
-            return math.inf
-    while high - low > 1e-9 * high:
+    for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if loss.get_delta_for_epsilon(middle) > delta else (low, middle)
     return high
