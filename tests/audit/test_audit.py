@@ -160,7 +160,7 @@ def made(matched: float, recognised: float, low: float) -> Audit:
     ("matched", "recognised", "word"),
     [
         (0.5, 0.2, "the image can be seen. At best 50 % of"),
-        (0.49, 0.23, "its kind can be told. At best 49 % of"),
+        (0.49, 0.23, "its kind can often be told. At best 49 % of"),
         (0.49, 0.22, "little can be seen. At best 49 % of"),
     ],
 )

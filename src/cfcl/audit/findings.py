@@ -99,7 +99,13 @@ class Audit:
         matched, error = max(item.matched for item in rivals), min(item.relative for item in rivals)
         share, whole = max(item.recognised or 0.0 for item in rivals), self.original.recognised
         kind = whole is not None and share >= TOLD * whole
-        word = "the image can be seen" if matched >= SEEN else "its kind can be told" if kind else "little can be seen"
+        word = (
+            "the image can be seen"
+            if matched >= SEEN
+            else "its kind can often be told"
+            if kind
+            else "little can be seen"
+        )
         told = (
             "" if whole is None else f"; a classifier recognises {_percent(share)}, and {_percent(whole)} of originals"
         )

@@ -14,7 +14,7 @@ from cfcl.page import tag
 from cfcl.use import contact, output
 
 FILES = ("audit.json", "audit.csv", "audit.png", "audit.html")
-STYLE = ".sheet { max-width: 100%; image-rendering: pixelated; border: 1px solid var(--line); background: #fff; }"
+STYLE = ".sheet { max-width: 100%; border: 1px solid var(--line); background: #fff; }"
 HOW = (
     "The attacker is a neighbour: it knows the encoder, as every device does, and has public images. For each layer it "
     "trains an inverter, which learns to turn what the layer makes of public images back into these, and applies it to "
