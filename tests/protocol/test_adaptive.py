@@ -114,13 +114,15 @@ def test_answers_must_say_what_is_new_and_bring_no_more_than_was_asked_for() -> 
 
 
 @pytest.mark.parametrize("method", ["uniform", "cfcl", "bulk", "kmeans", "oracle"])
-def test_rules_that_do_not_know_what_is_new_are_refused(method: str) -> None:
-    with pytest.raises(CfclError, match=f"which exchange.method='{method}' does not tell: choose exchange.method='cov"):
-        world.build(small(f"exchange.method={method}", "exchange.budget=adaptive"))
+def test_rules_that_do_not_know_what_is_new_keep_to_fixed_budgets(method: str) -> None:
+    config = small(f"exchange.method={method}", "exchange.budget=adaptive")
+    assert not world.build(config).setting.adaptive
+    told = configs.notes({("exchange", "budget"): "adaptive"}, [config])
+    assert told == ["exchange.budget acts only with methods novel and cover: it changes nothing here"], told
 
 
-@pytest.mark.parametrize("method", ["cover", "novel", "fedavg"])
-def test_others_are_not(method: str) -> None:
+@pytest.mark.parametrize("method", ["cover", "novel"])
+def test_others_do_not(method: str) -> None:
     assert host(f"exchange.method={method}", "exchange.budget=adaptive").rules.setting.adaptive
 
 

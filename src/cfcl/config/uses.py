@@ -93,6 +93,7 @@ USES = (
         "with methods other than bulk",
         _PERIODIC,
     ),
+    Use("exchange.budget", "with methods novel and cover", _by("novel", "cover")),
     Use("exchange.layer exchange.precision", "in mode activations", _is("exchange.mode", "activations")),
     Use(
         "exchange.push",

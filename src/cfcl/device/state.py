@@ -67,8 +67,8 @@ class Setting:
 
     @property
     def adaptive(self) -> bool:
-        """Whether receivers ask for more where more is new."""
-        return self.config.exchange.budget == "adaptive"
+        """Whether receivers ask for more where more is new, which the policy must be able to tell."""
+        return self.config.exchange.budget == "adaptive" and self.policy.newness is not None
 
     @property
     def joins(self) -> bool:

@@ -83,7 +83,7 @@ def _choice_fault(choice: object, pull: Pull) -> str | None:
 
 
 def _newness_fault(policy: Policy, choice: Choice, pull: Pull) -> str | None:
-    if pull.config.budget == "fixed" or policy.newness in choice.scores:
+    if pull.config.budget == "fixed" or policy.newness is None or policy.newness in choice.scores:
         return None
     return f"its newness is the score {policy.newness!r}, but it gives {sorted(choice.scores)}"
 

@@ -131,7 +131,6 @@ def build(
     """
     where = usable_device(torch_device)
     policy = policies.find(config.exchange.method)
-    _check_budget(config, policy)
     if policy.choose is not None and config.exchange.mode == "explicit":
         _check_privacy(config)
     if dataset is None:
@@ -164,15 +163,6 @@ def build(
         lacks=_lacks(config, dataset, parts) if "labels" in policy.needs else None,
     )
     return World(Rules(setting, graph, trouble), dataset, parts)
-
-
-def _check_budget(config: Config, policy: policies.Policy) -> None:
-    unable = policy.choose is not None and (policy.newness is None or policy.when == "start")
-    if config.exchange.budget == "adaptive" and unable:
-        raise CfclError(
-            f"exchange.budget='adaptive' asks for more where more was new last time, which exchange.method="
-            f"{config.exchange.method!r} does not tell: choose exchange.method='cover', or exchange.budget='fixed'"
-        )
 
 
 def _check_privacy(config: Config) -> None:
