@@ -67,7 +67,9 @@ def options() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     todo = [("", typer.main.get_command(app))]
     for name, item in todo:
-        found[name] = {"--help", *(option for parameter in item.params for option in parameter.opts)}
+        found[name] = {"--help"} | {
+            option for parameter in item.params for option in (*parameter.opts, *parameter.secondary_opts)
+        }
         todo += [(f"{name} {word}".strip(), inner) for word, inner in getattr(item, "commands", {}).items()]
     return found
 

@@ -178,7 +178,7 @@ class ModelBlock(Message):
     entries: Float[Tensor, "models entries"]
     first: int = 0
     """The place of the block's first entry in a model."""
-    measures: Float[Tensor, "models 2"] | None = None
+    measures: Float[Tensor, "rows 2"] | None = None
     """The weight of each model and its distance from the global one, in float64, where models are clipped."""
 
 

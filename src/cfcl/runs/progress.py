@@ -123,8 +123,8 @@ def runs_table(entries: Sequence[Entry]) -> Table:
 
 def run_table(evaluations: Sequence[Evaluation], split: str = "test") -> Table:
     """First, middle and last evaluation of a run."""
-    table = _table("\nGlobal encoder" + (f", {split} accuracies" if split != "test" else ""))
-    figures = {"probe": "probe (%)", "knn": "kNN (%)", "effective_rank": "rank"}
+    table = _table(f"\nGlobal encoder: probe and kNN, {split} accuracies in percent")
+    figures = {"knn": "kNN", "effective_rank": "rank"}
     known = ("probe", "knn", "alignment", "uniformity", "effective_rank", "cka")
     columns = [key for key in known if getattr(evaluations[-1], key) is not None]
     for name in ("step", *(figures.get(key, key) for key in columns), "D2D", "uplink", "delay"):

@@ -150,8 +150,8 @@ def build(setting: Setting) -> Attack:
 def hostile(config: Config) -> frozenset[int]:
     """The devices that `attack.devices` names, or a draw of so many."""
     wanted = config.attack.devices
-    if isinstance(wanted, tuple):
-        return frozenset(wanted)
+    if not wanted or isinstance(wanted, tuple):
+        return frozenset(wanted or ())
     return frozenset(rng.places(config.partition.num_devices, wanted, config.seed, "hostile").tolist())
 
 

@@ -1,6 +1,6 @@
 """Accuracies over a setting, and beside them the paired differences that decide."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
@@ -48,8 +48,8 @@ def draw(left: Axes, right: Axes, title: str, lines: Sequence[Line], words: Word
         _line(left, line, line.levels, 0.0)
     for number, line in enumerate(gains):
         _bars(right, line, 0.06 * (number - (len(gains) - 1) / 2))
-    layout.title(left, f"{title}: {words.accuracy} (%)", layout.seeds(_counts(levels, "levels")))
-    layout.frame(right, f"points over {words.reference}", _counts(gains, "gains"), "bars")
+    layout.title(left, f"{title}: {words.accuracy} (%)", layout.seeds(_counts(line.levels for line in levels)))
+    layout.frame(right, f"points over {words.reference}", _counts(line.gains for line in gains), "bars")
     if not levels:
         layout.blank(left, "no finished run")
     if gains:
@@ -65,13 +65,15 @@ def draw(left: Axes, right: Axes, title: str, lines: Sequence[Line], words: Word
 
 def name(left: Axes, right: Axes, lines: Sequence[Line]) -> None:
     """Put names to the ends of lines, once all panels are where they stay."""
-    for axes, kind in ((left, "levels"), (right, "gains")):
-        found = [(line, getattr(line, kind)) for line in lines if getattr(line, kind)]
-        layout.ends(axes, [(line.label, max(it), it[max(it)].mean, line.look.colour) for line, it in found])
+    for axes, found in (
+        (left, [(line, line.levels) for line in lines]),
+        (right, [(line, line.gains) for line in lines]),
+    ):
+        layout.ends(axes, [(line.label, max(it), it[max(it)].mean, line.look.colour) for line, it in found if it])
 
 
-def _counts(lines: Sequence[Line], kind: str) -> list[int]:
-    return [len(point.values) for line in lines for point in getattr(line, kind).values()]
+def _counts(lines: Iterable[Mapping[int, Interval]]) -> list[int]:
+    return [len(point.values) for line in lines for point in line.values()]
 
 
 def _line(axes: Axes, line: Line, points: Mapping[int, Interval], shift: float) -> None:
