@@ -50,6 +50,9 @@ def _frontier(num_seeds: int, cover: float) -> Study:
         ("frontier", "usps-common", "uniform-explicit", ("n", 5), ("reserve", 10)): _run(82, push=0, pull=500),
         ("frontier", "usps-common", "cover-explicit", ("n", 1), ("reserve", 10)): _run(cover, push=50, pull=100),
         ("frontier", "usps-common", "cover-explicit", ("n", 2), ("reserve", 10)): _run(90, push=100, pull=200),
+        ("frontier", "usps-common", "cover-explicit", ("n", 2), ("reserve", 5)): _run(
+            90, push=1, pull=1
+        ),  # not along n
     }
     return made.study({place: [run] * num_seeds for place, run in places.items()}, panels={"usps-common": "usps"})
 
@@ -69,7 +72,7 @@ def test_a_frontier_counts_the_seeds_in_which_all_places_are_finished() -> None:
     study = replace(study, runs={digest: run for digest, run in study.runs.items() if digest != lost})
 
     assert list(lines.frontier(study, "frontier", "usps-common", "uniform-explicit")) == [1, 2]
-    assert lines.frontier(study, "frontier", "usps-common", "cover-explicit") == {
+    assert lines.frontier(study, "frontier", "usps-common", "cover-explicit", reserve=10) == {
         1: [Point(1500.0, 82.0), Point(3000.0, 90.0)]
     }
     (found,) = _findings(study, "14c")

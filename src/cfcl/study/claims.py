@@ -323,7 +323,7 @@ def _test_saving(
 
 def _test_reached(study: Study, figure: str, panel: str, places: Sequence[Mapping[str, Any]]) -> tuple[Evidence, str]:
     """The same for what `minus` saves of the bytes of `plus` where that is best."""
-    found = [lines.frontier(study, figure, panel, place["method"]) for place in places]
+    found = [lines.frontier(study, figure, panel, **place) for place in places]
     seeds, note = _shared(found, places)
     return _evidence(lines.reaching(*found), len(seeds), places, note)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from cfcl.study import measures, tables
-from cfcl.study.bundle import Measured, Study
+from cfcl.study.bundle import Measured, Study, Value
 from cfcl.study.measures import Saving
 
 
@@ -24,12 +24,12 @@ def between(run: Measured) -> float:
     return measures.spent(run).d2d
 
 
-def frontier(study: Study, figure: str, panel: str, method: str) -> dict[int, list[Point]]:
-    """The runs of a method at all places of a panel, by seed, in the seeds in which all are finished."""
+def frontier(study: Study, figure: str, panel: str, method: str, **settings: Value) -> dict[int, list[Point]]:
+    """The runs of a method at the places of a panel with these `settings`, by seed, in the seeds that have them all."""
     found = [
         place.runs
-        for (there, _, other), place in tables.places(study, figure).items()
-        if (there, other) == (panel, method)
+        for (there, mine, other), place in tables.places(study, figure).items()
+        if (there, other) == (panel, method) and settings.items() <= dict(mine).items()
     ]
     seeds = set[int].intersection(*map(set, found)) if found else set()
     return {seed: [Point(between(runs[seed]), measures.final(runs[seed])) for runs in found] for seed in sorted(seeds)}
