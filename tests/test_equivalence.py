@@ -94,6 +94,9 @@ def test_budgets_that_differ_by_link_are_no_obstacle(tmp_path: Path) -> None:
 
 CROWDS: list[tuple[int, tuple[str, ...]]] = [
     (2, ("exchange.candidates=relay", "exchange.buffer=keep", "evaluation.log_every=1")),
+    (2, ("aggregation.rule=trimmed", "aggregation.trim=0.3", "aggregation.num_devices=3", "train.steps=8")),
+    (2, (*RESTING, "exchange.method=cover", "exchange.buffer=keep", "evaluation.log_every=1")),
+    (2, ("exchange.mode=implicit", "privacy.clip=0.8", "privacy.noise=0.3")),
     (
         3,
         (
@@ -104,19 +107,8 @@ CROWDS: list[tuple[int, tuple[str, ...]]] = [
             "evaluation.labels_per_class=[3]",
         ),
     ),
-    (4, ("model.encoder=slim-resnet18", "train.steps=6", "aggregation.num_devices=3")),
-    (2, ("aggregation.rule=trimmed", "aggregation.trim=0.3", "aggregation.num_devices=3", "train.steps=8")),
-    (3, ("aggregation.rule=median", "train.steps=8")),
-    (3, ("aggregation.clip=0.9", "aggregation.num_devices=3", "attack.devices=1", "attack.kind=model-noise")),
-    (2, (*CONV, "attack.devices=[2]", "attack.kind=items-noise", "defence.range=0.25", "defence.clip=1.2")),
-    (2, ("train.objective=infonce", "exchange.mode=implicit", "aggregation.server=adam", "aggregation.ema=0.5")),
-    (2, ("train.objective=byol", "aggregation.adopt=fedema", "train.schedule=cosine")),
-    (3, (*ADAPTIVE, "exchange.buffer=keep")),
-    (2, (*RESTING, "exchange.method=cover", "exchange.buffer=keep", "evaluation.log_every=1")),
-    (3, (*FAULTS, "exchange.mode=implicit", "aggregation.rule=median")),
-    (2, ("exchange.mode=implicit", "privacy.clip=0.8", "privacy.noise=0.3")),
-    (2, ("privacy.never_devices=[1]",)),
 ]
+"""More of them, which take a minute, are in `integration/test_workers.py`."""
 
 
 @pytest.mark.parametrize(("workers", "overrides"), CROWDS)

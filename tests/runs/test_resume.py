@@ -21,7 +21,6 @@ from cfcl.files import write_atomically
 from cfcl.protocol import snapshot
 from cfcl.records import Evaluation, Record, Update
 from cfcl.runs import checkpoints, folders, overview, plots, resuming, suites
-from cfcl.sim import simulation
 from tests.conftest import small
 from tests.played import FILES, reference
 
@@ -112,24 +111,6 @@ def test_a_resumed_run_ends_with_the_same_bytes(name: str, tmp_path: Path) -> No
     assert [record.to_line().encode() for record in result.records] == reference(config).files[
         "metrics.jsonl"
     ].splitlines()
-
-
-def test_it_may_stop_often_and_change_its_engine_and_workers_in_between(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(simulation, "REPORT_EVERY", 0.0)  # processes ask each other after every step
-    config = small(EVERY)
-    partial = interrupted(config, tmp_path, 0, workers=2)
-    for step, how in ((3, {"engine": "loop", "workers": None}), (8, {"workers": 3})):
-        with pytest.raises(Interrupted):
-            go_on(partial, watch=stop_at(step), **how)
-    assert files(go_on(partial, workers=2)) == reference(config).files
-
-
-def test_with_faults_it_may_change_its_engine_and_workers_too(tmp_path: Path) -> None:
-    config = small(EVERY, *CONFIGS["faults"])
-    partial = interrupted(config, tmp_path, 4, engine="loop", workers=None)
-    assert files(go_on(partial, workers=2)) == reference(config).files
 
 
 def test_checkpoints_come_as_often_as_asked_and_the_newest_two_stay(tmp_path: Path) -> None:
