@@ -9,7 +9,7 @@ demo: $(STAMP)  ## compare four methods on the offline default data, with a tabl
 	$(BIN)/cfcl compare digits
 
 test: lint  ## format check, lint, types, import rules, then the test suite
-	$(BIN)/pytest --numprocesses auto
+	$(BIN)/pytest --numprocesses auto --dist loadgroup
 
 integration: $(STAMP)  ## what takes minutes, rights or a browser: kills, full disks, torchrun, maps, the tour of docs/use.md
 	$(BIN)/python -m pytest integration

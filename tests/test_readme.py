@@ -82,7 +82,7 @@ LINES = shell_lines()
 COMMANDS = [line.partition(" -m ")[2] or line for line in LINES if not line.startswith("make ")]
 CUT = {
     "run": ["--set", "train.steps=2", "--workers", "1"],
-    "compare": ["--set", "train.steps=2", "--seeds", "0", "--workers", "1"],
+    "compare": ["--set", "train.steps=2", "--set", "evaluation.max_train=100", "--seeds", "0", "--workers", "1"],
 }
 SHORT = [line for line in COMMANDS if re.match("cfcl (run|compare|config|presets|report|data list)", line)
          and not re.search("usps|fashion-mnist|num_devices=1000|--dry-run", line)]  # fmt: skip

@@ -22,6 +22,9 @@ from tests.study.conftest import invoke
 DEFAULTS = Path(__file__).with_name("defaults.json")
 LOW, HIGH = (0.5, 0.5, 0.5), (0.5, 0.75, 1.0)
 
+pytestmark = pytest.mark.xdist_group("study")
+"""One process makes the study that these tests look at."""
+
 
 class _Train(TrainConfig):
     patience: int = 0

@@ -8,6 +8,9 @@ from cfcl.study import bundle
 from cfcl.study.profiles import PROFILES, Panel
 from tests.study.conftest import TINY, invoke
 
+pytestmark = pytest.mark.xdist_group("study")
+"""One process makes the study that these tests look at."""
+
 
 def test_a_study_ends_in_records_pictures_a_table_and_a_page(tiny: Path) -> None:
     made = {path.name for path in (tiny / "smoke").iterdir()}
