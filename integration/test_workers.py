@@ -21,6 +21,16 @@ CROWDS: list[tuple[int, tuple[str, ...]]] = [
     (3, (*ADAPTIVE, "exchange.buffer=keep")),
     (3, (*FAULTS, "exchange.mode=implicit", "aggregation.rule=median")),
     (2, ("privacy.never_devices=[1]",)),
+    (
+        3,
+        (
+            "exchange.mode=implicit",
+            "evaluation.num_health_devices=2",
+            "evaluation.num_traced=1",
+            "evaluation.features=true",
+            "evaluation.labels_per_class=[3]",
+        ),
+    ),
 ]
 
 

@@ -97,16 +97,6 @@ CROWDS: list[tuple[int, tuple[str, ...]]] = [
     (2, ("aggregation.rule=trimmed", "aggregation.trim=0.3", "aggregation.num_devices=3", "train.steps=8")),
     (2, (*RESTING, "exchange.method=cover", "exchange.buffer=keep", "evaluation.log_every=1")),
     (2, ("exchange.mode=implicit", "privacy.clip=0.8", "privacy.noise=0.3")),
-    (
-        3,
-        (
-            "exchange.mode=implicit",
-            "evaluation.num_health_devices=2",
-            "evaluation.num_traced=1",
-            "evaluation.features=true",
-            "evaluation.labels_per_class=[3]",
-        ),
-    ),
 ]
 """More of them, which take a minute, are in `integration/test_workers.py`."""
 

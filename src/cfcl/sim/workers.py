@@ -202,7 +202,9 @@ def main() -> None:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)
     except Exception:
-        time.sleep(3 * GLANCE)  # it may be the leader's end that is felt here: then `end_with` has to tidy up first
+        time.sleep(3 * GLANCE)  # it may be the leader's end that is felt here: then `end_with` has to tidy up first,
+        if os.getppid() != order["leader"]:  # and ends this process when it has, however long that takes
+            signal.pause()
         raise
 
 
