@@ -377,8 +377,9 @@ for number in count(300):
     assert not tmp_path.exists()
 
 
+@pytest.mark.parametrize(("parent", "then"), [(7, []), (1, ["pauses"])])
 def test_a_worker_that_fails_leaves_time_to_tidy_up_after_its_leader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    parent: int, then: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders, done = tmp_path / "order-1", list[str]()
 
@@ -388,8 +389,10 @@ def test_a_worker_that_fails_leaves_time_to_tidy_up_after_its_leader(
     monkeypatch.setattr(workers, "end_with", lambda parent, rubbish: done.append(f"watches {parent}"))
     monkeypatch.setattr(workers, "serve", fail)
     monkeypatch.setattr(time, "sleep", lambda seconds: done.append(f"waits {seconds > workers.GLANCE}"))
+    monkeypatch.setattr(os, "getppid", lambda: parent)
+    monkeypatch.setattr(signal, "pause", lambda: done.append("pauses"))
     monkeypatch.setattr(sys, "argv", ["workers", str(orders)])
     orders.write_text(json.dumps({"leader": 7, "folder": str(tmp_path)}))
     with pytest.raises(FileNotFoundError):
         workers.main()
-    assert done == ["watches 7", "waits True"]
+    assert done == ["watches 7", "waits True", *then]
