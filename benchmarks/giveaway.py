@@ -1,6 +1,6 @@
 """What a layer is worth against what it gives away: an audit beside the table of the dial, as a figure and a CSV file.
 
-    python benchmarks/frontier.py    # reads docs/results/audit/usps-explicit.csv and docs/results/encoder/runs.csv
+    python benchmarks/giveaway.py    # reads docs/results/audit/usps-explicit.csv and docs/results/encoder/runs.csv
 
 Worth: points of ten-label accuracy over FedAvg, paired by seed. Given away: the best attack of the audit, whatever the
 attacker has. Forms of an item that no run of the dial sent have no worth, and are in the CSV file alone.
