@@ -34,7 +34,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ("core", "exchange", "device", "protocol", "server.py")
 EQUIVALENT = ROOT / "tests" / "equivalent_mutants.txt"
-SKIPPED = ("study", "runs", "data", "sim/test_workers", "test_cli", "test_readme")
+SKIPPED = ("study", "runs", "data", "sim/test_workers", "cli", "test_readme")
 """Tests that are slow, and about other parts."""
 FEWEST = 3
 """Mutants of a file at least, where it has so many."""

@@ -8,10 +8,10 @@ from rich import box
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from cfcl.cli_data import DataDir
-from cfcl.cli_use import check_free
+from cfcl.cli.data import DataDir
+from cfcl.cli.terminal import console, user_errors
+from cfcl.cli.use import check_free
 from cfcl.errors import CfclError
-from cfcl.terminal import console, user_errors
 
 SETS = ("digits", "usps", "fashion-mnist", "svhn", "none")
 

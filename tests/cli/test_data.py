@@ -9,8 +9,7 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from cfcl import terminal
-from cfcl.cli import app
+from cfcl.cli import app, terminal
 from cfcl.config import DataConfig
 from cfcl.data import catalogue, datasets, notes, saving
 from cfcl.data.catalogue import File, ImageSet

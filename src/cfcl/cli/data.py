@@ -9,9 +9,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColu
 from rich.table import Table
 
 from cfcl import config, reading
+from cfcl.cli.terminal import console, user_errors
 from cfcl.errors import CfclError
 from cfcl.shown import Words
-from cfcl.terminal import console, user_errors
 
 app = typer.Typer(
     name="data", help="List, fetch, show and save image sets.", no_args_is_help=True, rich_markup_mode="markdown"

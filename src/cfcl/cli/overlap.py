@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from cfcl import reading
-from cfcl.cli_data import DataDir, Overrides, load_config, overrides_with
-from cfcl.cli_use import Force, check_free
+from cfcl.cli.data import DataDir, Overrides, load_config, overrides_with
+from cfcl.cli.terminal import console, note, user_errors
+from cfcl.cli.use import Force, check_free
 from cfcl.config import Config, override
-from cfcl.terminal import console, note, user_errors
 
 
 def overlap(

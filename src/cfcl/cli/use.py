@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from cfcl import reading
+from cfcl.cli.terminal import complaints, console, user_errors
 from cfcl.errors import CfclError
-from cfcl.terminal import complaints, console, user_errors
 
 if TYPE_CHECKING:
     from cfcl.use.classify import Classified

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from cfcl.cli_use import CORES, Device, EncoderAt, Features, Force, Images, Threads, check_free, counting, tell_skipped
-from cfcl.terminal import console, user_errors
+from cfcl.cli.terminal import console, user_errors
+from cfcl.cli.use import CORES, Device, EncoderAt, Features, Force, Images, Threads, check_free, counting, tell_skipped
 
 if TYPE_CHECKING:
     from cfcl.use.embedding import Space

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from cfcl.cli_data import DataDir
-from cfcl.cli_use import Features, Force, check_free
+from cfcl.cli.data import DataDir
+from cfcl.cli.terminal import console, user_errors
+from cfcl.cli.use import Features, Force, check_free
 from cfcl.errors import CfclError
-from cfcl.terminal import console, user_errors
 
 RunAt = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or the encoder.safetensors of one.")]
 

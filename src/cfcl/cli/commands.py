@@ -10,24 +10,14 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from cfcl import (
-    __version__,
-    cli_audit,
-    cli_data,
-    cli_export,
-    cli_overlap,
-    cli_runs,
-    cli_search,
-    cli_study,
-    cli_use,
-    config,
-)
-from cfcl.cli_data import DataDir, Overrides, load_config, overrides_with
-from cfcl.cli_runs import RUNS, AsJson, Centralised, Device, Engine, Trace, Workers
-from cfcl.cli_study import parse_seeds
-from cfcl.cli_usage import Commands
+from cfcl import __version__, config
+from cfcl.cli import audit, data, export, overlap, runs, search, study, use
+from cfcl.cli.data import DataDir, Overrides, load_config, overrides_with
+from cfcl.cli.runs import RUNS, AsJson, Centralised, Device, Engine, Trace, Workers
+from cfcl.cli.study import parse_seeds
+from cfcl.cli.terminal import complaints, console, note, user_errors
+from cfcl.cli.usage import Commands
 from cfcl.errors import CfclError
-from cfcl.terminal import complaints, console, note, user_errors
 
 TRAIN, USE, STUDY, SETTINGS = "Train and compare", "Use an encoder", "The paper's study", "Settings and data"
 """Groups of commands in the help."""
@@ -99,7 +89,7 @@ def run(
             _show_plan(wanted, device, 1 if engine == "loop" else workers)
             return
         simulate = partial(suites.simulate, wanted, out=out, device=device, workers=workers, engine=engine, trace=trace)
-        cli_runs.follow(simulate, wanted, as_json=as_json)
+        runs.follow(simulate, wanted, as_json=as_json)
 
 
 @app.command(rich_help_panel=TRAIN)
@@ -129,7 +119,7 @@ def compare(
 
     Example: `cfcl compare digits --methods fedavg,cfcl-explicit --seeds 0-2`
     """
-    with user_errors(cli_study.STOPPED):
+    with user_errors(study.STOPPED):
         changes = overrides_with(overrides, data_dir)
         base = load_config(spec, changes)
         from cfcl.runs import baselines, dry, folders, forecast, progress, report, shelf, suites, summary
@@ -156,7 +146,7 @@ def compare(
                 outcomes = run_many(todo, out=folder, num_workers=workers, device=device, watch=bars.watch)
             done = [folders.load(path) for path in suites.finished(plan, folder)]
             if done:
-                train = cli_runs.training(centralised, folder / baselines.CENTRALISED, device)
+                train = runs.training(centralised, folder / baselines.CENTRALISED, device)
                 with _yardsticks() as show:
                     instead = baselines.kept(plan[0], folder, train=train, watch=show)
                 console.print(*progress.compare_tables(summary.by_method(done), instead))
@@ -195,7 +185,7 @@ def show_baselines(
             )
         from cfcl.runs import baselines, progress, yardsticks
 
-        train = cli_runs.training(centralised, None, device)
+        train = runs.training(centralised, None, device)
         with _yardsticks() as show:
             found = baselines.measure(wanted, train=train, watch=show)
         console.print(progress.labels_table([], found, "validation" if wanted.data.validation > 0 else "test"))
@@ -204,19 +194,19 @@ def show_baselines(
             console.print(f"Written: {out}", soft_wrap=True, highlight=False)
 
 
-app.command(rich_help_panel=TRAIN)(cli_overlap.overlap)
-app.command(rich_help_panel=TRAIN)(cli_runs.resume)
-app.command("runs", rich_help_panel=TRAIN)(cli_runs.list_runs)
-app.command("report", rich_help_panel=TRAIN)(cli_runs.make_report)
-app.command(rich_help_panel=USE)(cli_use.embed)
-app.command(rich_help_panel=USE)(cli_search.neighbours)
-app.command("map", rich_help_panel=USE)(cli_search.draw_map)
-app.command(rich_help_panel=USE)(cli_use.classify)
-app.command(rich_help_panel=USE)(cli_export.export)
-app.command(rich_help_panel=USE)(cli_export.card)
-app.command(rich_help_panel=USE)(cli_audit.audit)
-app.command(rich_help_panel=STUDY)(cli_study.reproduce)
-app.command(rich_help_panel=STUDY)(cli_study.redraw)
+app.command(rich_help_panel=TRAIN)(overlap.overlap)
+app.command(rich_help_panel=TRAIN)(runs.resume)
+app.command("runs", rich_help_panel=TRAIN)(runs.list_runs)
+app.command("report", rich_help_panel=TRAIN)(runs.make_report)
+app.command(rich_help_panel=USE)(use.embed)
+app.command(rich_help_panel=USE)(search.neighbours)
+app.command("map", rich_help_panel=USE)(search.draw_map)
+app.command(rich_help_panel=USE)(use.classify)
+app.command(rich_help_panel=USE)(export.export)
+app.command(rich_help_panel=USE)(export.card)
+app.command(rich_help_panel=USE)(audit.audit)
+app.command(rich_help_panel=STUDY)(study.reproduce)
+app.command(rich_help_panel=STUDY)(study.redraw)
 
 
 @app.command(rich_help_panel=SETTINGS)
@@ -237,7 +227,7 @@ def show_config(spec: Spec = "digits", overrides: Overrides = None) -> None:
         typer.echo(config.to_toml(load_config(spec, overrides), explain=True), nl=False)
 
 
-app.add_typer(cli_data.app, rich_help_panel=SETTINGS)
+app.add_typer(data.app, rich_help_panel=SETTINGS)
 
 
 def main() -> None:

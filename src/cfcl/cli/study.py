@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from cfcl.cli_data import DataDir, overrides_with
+from cfcl.cli.data import DataDir, overrides_with
+from cfcl.cli.terminal import complaints, console, user_errors
 from cfcl.errors import CfclError
-from cfcl.terminal import complaints, console, user_errors
 
 MOST_SEEDS = 10_000
 STOPPED = "interrupted; finished runs are kept, and the same command goes on from there"

@@ -6,8 +6,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from cfcl.cli.terminal import complaints
 from cfcl.errors import CfclError
-from cfcl.terminal import complaints
 
 UsageError: Any = typer.BadParameter.__base__
 """Of the click that typer brings, wherever this version keeps it."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cfcl import records
-from cfcl.cli_data import DataDir
+from cfcl.cli.data import DataDir
+from cfcl.cli.terminal import console, note, user_errors
 from cfcl.config import Config
-from cfcl.terminal import console, note, user_errors
 
 if TYPE_CHECKING:
     from cfcl.runs.suites import Result

@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cfcl.cli import app
-from cfcl.cli_study import MOST_SEEDS, parse_seeds
+from cfcl.cli.study import MOST_SEEDS, parse_seeds
 from cfcl.errors import CfclError
 
 BAD = [

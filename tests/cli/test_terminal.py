@@ -8,18 +8,17 @@ from types import SimpleNamespace
 import pytest
 import typer
 
-from cfcl import cli
-from cfcl.cli import app
+from cfcl.cli import app, commands
+from cfcl.cli.terminal import complaints, note, user_errors
 from cfcl.data import notes
 from cfcl.errors import CfclError
 from cfcl.runs import plots, report, suites
 from cfcl.shown import Terminal
-from cfcl.terminal import complaints, note, user_errors
-from tests.test_cli import SETS, invoke
+from tests.cli.test_commands import SETS, invoke
 
 ODD = "runs[old][/x] :warning:\x1b[31m\n\u202e\udcff"
 SHOWN = r"runs[old][/x] :warning:\x1b[31m\n\u202e\udcff"
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_run_and_its_report_may_lie_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +57,7 @@ def test_notes_and_complaints_are_one_line_of_words(capsys: pytest.CaptureFixtur
 def test_the_names_of_presets_are_bold_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
     line = "Ten devices with three digits each; offline, about a minute on two cores: the default."
     assert invoke("presets").output.splitlines()[0] == f"digits               {line}"
-    monkeypatch.setattr(cli, "console", Terminal(force_terminal=True, color_system="standard"))
+    monkeypatch.setattr(commands, "console", Terminal(force_terminal=True, color_system="standard"))
     assert invoke("presets").output.splitlines()[0] == f"\x1b[1mdigits              \x1b[0m {line}"
 
 
