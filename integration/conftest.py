@@ -57,6 +57,7 @@ def dom(page: Path) -> str:
     """A page after its scripts have run."""
     assert BROWSER is not None
     options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={page.parent / 'profile'}"]
+    options += ["--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
     options += ["--window-size=1280,900", "--virtual-time-budget=10000", "--dump-dom"]
     words = [BROWSER, *options, page.as_uri()]
     return subprocess.run(words, capture_output=True, text=True, timeout=120, check=True).stdout
