@@ -49,12 +49,16 @@ class Figures:
         return f"{one:.1f} / {ten:.1f}, features {also:.1f} / {few:.1f}"
 
 
+def reach(values: Sequence[float]) -> float:
+    """Half of the 95 % interval of the mean over seeds; 0 of one seed."""
+    size = len(values)
+    return QUANTILES[size] * statistics.stdev(values) / math.sqrt(size) if size > 1 else 0.0
+
+
 def interval(values: Sequence[float]) -> str:
     """Mean and half of the 95 % interval of the mean over seeds."""
     mean = statistics.fmean(values)
-    if len(values) < 2:
-        return f"{mean:.1f}"
-    return f"{mean:.1f} ± {QUANTILES[len(values)] * statistics.stdev(values) / math.sqrt(len(values)):.1f}"
+    return f"{mean:.1f} ± {reach(values):.1f}" if len(values) > 1 else f"{mean:.1f}"
 
 
 def table(name: str, known: Mapping[str, Any]) -> str:
@@ -66,6 +70,8 @@ def table(name: str, known: Mapping[str, Any]) -> str:
     reference: dict[int, float] = {}
     for row in rows:
         found = {seed: known[digest] for seed in seeds if (digest := row.config(seed).digest) in known}
+        if row.method == "fedavg":
+            reference = {}  # what follows is not compared with the one before, if this one is not there
         if not found:
             continue
         figures = {seed: Figures.of(run["evaluations"]) for seed, run in found.items()}
@@ -209,9 +215,9 @@ def _draw_worth(known: Mapping[str, Any]) -> None:
                     continue
                 mean, ours = statistics.fmean(found[row]), "explicit" in row
                 colour = style.VERMILLION if ours else style.BLUE if row == "fedavg" else style.GREY
-                size = len(found[row])
-                reach = QUANTILES[size] * statistics.stdev(found[row]) / math.sqrt(size) if size > 1 else 0.0
-                axes.errorbar([mean], [place], xerr=[reach], color=colour, marker="o", markersize=5, capsize=2)
+                axes.errorbar(
+                    [mean], [place], xerr=[reach(found[row])], color=colour, marker="o", markersize=5, capsize=2
+                )
                 axes.annotate(
                     f"{mean:.1f}", (mean, place), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8
                 )
@@ -223,42 +229,52 @@ def _draw_worth(known: Mapping[str, Any]) -> None:
 
 
 def _draw_dial(known: Mapping[str, Any]) -> None:
-    """Ten-label accuracy over bytes per item, from nothing to the image."""
+    """What an item is worth over its bytes: paired gains over FedAvg, from the embedding to the image."""
     from cfcl.runs import style
 
     rows, seeds = TABLES["dial"]
-    points: dict[str, tuple[float, list[float]]] = {}
+    points: dict[str, tuple[float, dict[int, float]]] = {}
     for row in rows:
-        found = [known[digest] for seed in seeds if (digest := row.config(seed).digest) in known]
+        found = {seed: known[digest] for seed in seeds if (digest := row.config(seed).digest) in known}
+        values = {seed: Figures.of(run["evaluations"]).embedding[1] for seed, run in found.items()}
         if found:
-            values = [Figures.of(run["evaluations"]).embedding[1] for run in found]
-            points[row.name] = float(found[0]["item_bytes"]), values
-    if "fedavg" not in points or len(points) < 3:
+            points[row.name] = float(next(iter(found.values()))["item_bytes"]), values
+    if "fedavg" not in points:
+        return
+    _, nothing = points.pop("fedavg")
+    gains = {
+        name: (size, [value - nothing[seed] for seed, value in values.items() if seed in nothing])
+        for name, (size, values) in points.items()
+    }
+    gains = {name: (size, both) for name, (size, both) in gains.items() if both}
+    if len(gains) < 2:
         return
     from matplotlib.figure import Figure
 
     with style.settings():
         figure = Figure(figsize=(6.4, 4.0), layout="constrained")
         axes = figure.subplots()
-        _, nothing = points.pop("fedavg")
-        axes.axhline(statistics.fmean(nothing), color=style.GREY, linewidth=1.0)
-        here = ("axes fraction", "data")
-        axes.annotate("FedAvg", (0.99, statistics.fmean(nothing)), xycoords=here, ha="right", va="bottom")
-        for name, (size, values) in points.items():
+        axes.set_xscale("log")  # before anything is drawn: the limits of a linear axis may be negative
+        axes.set_xlim(80, 40_000)
+        axes.axhline(0, color=style.GREY, linewidth=1.0)
+        axes.annotate("FedAvg", (0.99, 0), xycoords=("axes fraction", "data"), ha="right", va="bottom")
+        for name, (size, both) in gains.items():
             eight, colour = name.endswith("-8bit"), style.BLUE
             if name.endswith("plicit"):
                 colour = style.VERMILLION
-            mean, spread = statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+            mean = statistics.fmean(both)
             axes.errorbar(
-                [size], [mean], yerr=[spread], color=colour, marker="v" if eight else "o", markersize=5, capsize=2,
-                markerfacecolor="white" if eight else colour,
+                [size], [mean], yerr=[reach(both)], color=colour, marker="v" if eight else "o", markersize=5,
+                capsize=2, markerfacecolor="white" if eight else colour,
             )  # fmt: skip
             label = {"uniform-explicit": "image", "uniform-implicit": "embedding"}.get(
                 name, name.removeprefix("uniform-").replace("-8bit", ", 8 bits")
             )
             below = -12 if label == "embedding" else 3  # where it would lie on the line of FedAvg
-            axes.annotate(label, (size, mean), xytext=(6, below), textcoords="offset points", fontsize=8)
-        axes.set_xlim(right=25_000)
-        axes.set(xscale="log", xlabel="bytes per item", ylabel="accuracy with ten labels per class (%)")
+            axes.annotate(
+                label, (size, mean), xytext=(-6 if eight else 6, below), textcoords="offset points", fontsize=8,
+                ha="right" if eight else "left",
+            )  # fmt: skip
+        axes.set(xlabel="bytes per item", ylabel="gain with ten labels per class (points)")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         figure.savefig(HERE / "dial.png", dpi=160)
