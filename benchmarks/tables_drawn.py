@@ -99,6 +99,19 @@ OURS = "uniform-explicit"
 """The row that is held against what one would use instead."""
 
 
+LABELS = ("1", "10", "100", "all")
+"""Per class."""
+
+
+def levels(rows: Sequence[Sequence[Any]], space: str) -> dict[str, float]:
+    """What one run came to, in percent: the mean of the last fifth of its evaluations, by labels per class."""
+    last = rows[-max(1, len(rows) // 5) :]
+    place = {"embedding": 1, "features": 3}[space]
+    few = {labels: statistics.fmean(row[place + 1][labels] for row in last) for labels in last[0][place + 1]}
+    found = {**few, "all": statistics.fmean(row[place] for row in last)}
+    return {labels: 100 * share for labels, share in found.items()}
+
+
 def instead(name: str, known: Mapping[str, Any]) -> list[str]:
     """What one would use instead, and by how much the encoder is better, as Markdown; nothing if it is not measured."""
     seeds = _seeds(name, known)
@@ -108,44 +121,53 @@ def instead(name: str, known: Mapping[str, Any]) -> list[str]:
             sticks.setdefault(row["name"], {})[int(row["seed"])] = row
     if not sticks:
         return []
-    head = ("instead", "dim", "all labels", "ten per class", f"embedding of {OURS}, over it: all", "ten",
-            "its features, over it: all", "ten")  # fmt: skip
+    head = ("instead", "dim", "1 label per class", "10", "100", "all", f"embedding of {OURS}, over it: ten", "all",
+            "its features, over it: ten", "all")  # fmt: skip
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for space in ("embedding", "features"):
+        found = [levels(run, space) for run in seeds.values()]
+        cells = [f"{statistics.fmean(one[labels] for one in found):.1f}" for labels in LABELS]
+        lines.append("| " + " | ".join([f"*{OURS}, {space}*", "", *cells, *[""] * 4]) + " |")
     for stick, by in sticks.items():
-        found = {seed: (100 * float(row["all"]), 100 * float(row["10"])) for seed, row in by.items()}
         cells = [stick, next(iter(by.values()))["dim"]]
-        cells += [f"{statistics.fmean(pair[place] for pair in found.values()):.1f}" for place in (0, 1)]
+        cells += [f"{100 * statistics.fmean(float(row[labels]) for row in by.values()):.1f}" for labels in LABELS]
         for space in ("embedding", "features"):
-            for place in (0, 1):
-                pairs = [(getattr(seeds[seed], space)[place], pair[place]) for seed, pair in found.items()]
-                cells.append(over(pairs, SETS[name]))
+            for labels in ("10", "all"):
+                pairs = [(levels(seeds[seed], space)[labels], 100 * float(row[labels])) for seed, row in by.items()]
+                cells.append(_paired(name, space, labels, stick, len(seeds)) or over(pairs, SETS[name]))
         lines.append("| " + " | ".join(cells) + " |")
     return ["\n".join(lines)]
 
 
-def _seeds(name: str, known: Mapping[str, Any]) -> dict[int, Figures]:
-    """What each seed came to in the row that is held against others."""
+def _paired(name: str, space: str, labels: str, other: str, seeds: int) -> str:
+    """The difference as it is image by image, where that is known of as many seeds."""
+    for row in tables.read_paired():
+        key = (row["set"], row["row"], row["space"], row["labels"], row["other"])
+        if key == (name, OURS, space, labels, other) and int(row["seeds"]) >= seeds:
+            return f"**{float(row['gain']):+.1f} ± {float(row['reach']):.1f}**"
+    return ""
+
+
+def _seeds(name: str, known: Mapping[str, Any]) -> dict[int, Sequence[Sequence[Any]]]:
+    """The evaluations of each seed in the row that is held against others."""
     rows, seeds = TABLES[name]
     row = next((row for row in rows if row.name == OURS), None)
     if row is None or name not in SETS:
         return {}
     found = {seed: known.get(row.config(seed).digest) for seed in seeds}
-    return {seed: Figures.of(run["evaluations"]) for seed, run in found.items() if run is not None}
+    return {seed: run["evaluations"] for seed, run in found.items() if run is not None}
 
 
 def over(pairs: Sequence[tuple[float, float]], num_images: int) -> str:
     """Mean difference of pairs in percent, with half of a 95 % interval that counts seeds and test images.
 
     Both sides see the same images, and their errors are taken as independent: the interval is too wide, not too narrow.
+    Of one seed it counts images alone.
     """
     gains = [ours - other for ours, other in pairs]
-    mean = statistics.fmean(gains)
-    if len(gains) < 2:
-        return f"{mean:+.1f}"
-    seeds = QUANTILES[len(gains)] * statistics.stdev(gains) / math.sqrt(len(gains))
     shares = [statistics.fmean(side) / 100 for side in zip(*pairs, strict=True)]
     images = 196 * math.sqrt(sum(share * (1 - share) for share in shares) / num_images)
-    return f"{mean:+.1f} ± {math.hypot(seeds, images):.1f}"
+    return f"{statistics.fmean(gains):+.1f} ± {math.hypot(reach(gains), images):.1f}"
 
 
 def draw(names: Iterable[str]) -> None:
@@ -157,9 +179,11 @@ def draw(names: Iterable[str]) -> None:
         "last fifth of its evaluations. *Over FedAvg*: paired differences of ten-label accuracy. *Falls by*: points\n"
         "from the mean of the best fifth of a run's evaluations to that of its last fifth. Records: `runs.csv`. By\n"
         "`python benchmarks/tables.py`. The last column counts the seeds that are done: 190 to 194 in the end,\n"
-        "190 to 192 for rivals, Fashion-MNIST and SVHN. *Instead*: what one would use without training; differences\n"
-        "are paired by seed, and their intervals also count the test images, as if the errors of both sides were\n"
-        "independent: they are too wide rather than too narrow.",
+        "190 to 192 for rivals, Fashion-MNIST and SVHN.",
+        "*Instead*: what one would use without training. Differences from it are paired by seed, and their intervals\n"
+        "also count the test images (of one seed nothing else). Bold ones are of the last encoder of each run, paired\n"
+        "image by image (`paired.csv`, by `python benchmarks/against.py`). The others take the errors of both sides\n"
+        "as independent: their intervals are too wide rather than too narrow.",
     ]
     for name in names:
         if any(row.config(seed).digest in known for row in TABLES[name][0] for seed in TABLES[name][1]):
