@@ -1,9 +1,11 @@
 """What `tables.py` has measured, as tables and pictures."""
 
+import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import tables
@@ -185,12 +187,15 @@ def draw(names: Iterable[str]) -> None:
         "image by image (`paired.csv`, by `python benchmarks/against.py`). The others take the errors of both sides\n"
         "as independent: their intervals are too wide rather than too narrow.",
     ]
+    if _draw_worth(known):
+        parts.append("![Accuracy with ten labels per class, beside what one would use instead](worth.png)")
+    pictures = {"dial": _draw_dial, "objectives": _draw_seconds}
     for name in names:
         if any(row.config(seed).digest in known for row in TABLES[name][0] for seed in TABLES[name][1]):
             parts += [f"## {name}", table(name, known), *instead(name, known)]
+            if name in pictures and (caption := pictures[name](known)):
+                parts.append(caption)
     (HERE / "README.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-    _draw_dial(known)
-    _draw_worth(known)
 
 
 SHOWN = {
@@ -220,13 +225,13 @@ def _ten(name: str, known: Mapping[str, Any]) -> dict[str, list[float]]:
     return found
 
 
-def _draw_worth(known: Mapping[str, Any]) -> None:
-    """Accuracy with ten labels per class, beside what one would use instead."""
+def _draw_worth(known: Mapping[str, Any]) -> bool:
+    """Accuracy with ten labels per class, beside what one would use instead; whether there was anything to draw."""
     from cfcl.runs import style
 
     sets = {name: found for name in SETS if {"raw pixels", OURS, "fedavg"} <= (found := _ten(name, known)).keys()}
     if not sets:
-        return
+        return False
     from matplotlib.figure import Figure
 
     with style.settings():
@@ -250,10 +255,11 @@ def _draw_worth(known: Mapping[str, Any]) -> None:
             axes.set_ylim(len(SHOWN) - 0.5, -0.8)
             axes.set_xlabel("ten-label accuracy (%)")
         figure.savefig(HERE / "worth.png", dpi=160)
+    return True
 
 
-def _draw_dial(known: Mapping[str, Any]) -> None:
-    """What an item is worth over its bytes: paired gains over FedAvg, from the embedding to the image."""
+def _draw_dial(known: Mapping[str, Any]) -> str:
+    """What an item is worth over its bytes: paired gains over FedAvg, from the embedding to the image; as Markdown."""
     from cfcl.runs import style
 
     rows, seeds = TABLES["dial"]
@@ -264,7 +270,7 @@ def _draw_dial(known: Mapping[str, Any]) -> None:
         if found:
             points[row.name] = float(next(iter(found.values()))["item_bytes"]), values
     if "fedavg" not in points:
-        return
+        return ""
     _, nothing = points.pop("fedavg")
     gains = {
         name: (size, [value - nothing[seed] for seed, value in values.items() if seed in nothing])
@@ -272,7 +278,7 @@ def _draw_dial(known: Mapping[str, Any]) -> None:
     }
     gains = {name: (size, both) for name, (size, both) in gains.items() if both}
     if len(gains) < 2:
-        return
+        return ""
     from matplotlib.figure import Figure
 
     with style.settings():
@@ -302,3 +308,70 @@ def _draw_dial(known: Mapping[str, Any]) -> None:
         axes.set(xlabel="bytes per item", ylabel="gain with ten labels per class (points)")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         figure.savefig(HERE / "dial.png", dpi=160)
+    return "![Gain over FedAvg with ten labels per class against bytes per item](dial.png)"
+
+
+DEVICES = 10
+
+
+def seconds_per_step() -> dict[str, float]:
+    """Of all devices, by objective, on two cores: measured one after another on a quiet machine, by `peak.py`."""
+    newest = max((Path(__file__).parent / "results").glob("*-peak.json"))
+    found = json.loads(newest.read_text(encoding="utf-8"))["found"]
+    return {objective: DEVICES * found[f"usps, {objective}"]["per_update_ms"] / 1000 for objective in tables.OBJECTIVES}
+
+
+def curves(known: Mapping[str, Any]) -> dict[str, dict[int, list[float]]]:
+    """Ten-label accuracy of the embedding, in percent, by objective and step, one for each seed."""
+    rows, seeds = TABLES["objectives"]
+    found: dict[str, dict[int, list[float]]] = {}
+    for row in rows:
+        objective, _, method = row.name.partition(", ")
+        runs = [known[digest] for seed in seeds if (digest := row.config(seed).digest) in known]
+        if method != OURS or not runs:
+            continue
+        # Runs that stand in two tables have more evaluations than others: only what all seeds have is drawn.
+        steps = set.intersection(*({line[0] for line in run["evaluations"]} for run in runs))
+        found[objective] = {
+            step: [100 * line[2]["10"] for run in runs for line in run["evaluations"] if line[0] == step]
+            for step in sorted(steps)
+        }
+    return found
+
+
+def _draw_seconds(known: Mapping[str, Any]) -> str:
+    """Ten-label accuracy over seconds of training, by objective; as Markdown."""
+    from cfcl.runs import style
+    from cfcl.study import layout
+
+    found, costs = curves(known), seconds_per_step()
+    if len(found) < 2:
+        return ""
+    from matplotlib.figure import Figure
+
+    colours = dict(
+        zip(tables.OBJECTIVES, (style.GREY, style.VERMILLION, style.ORANGE, style.GREEN, style.BLUE), strict=True)
+    )
+    names = {"triplet": "triplet", "infonce": "InfoNCE", "dcl": "DCL", "vicreg": "VICReg", "byol": "BYOL"}
+    with style.settings():
+        figure = Figure(figsize=(6.4, 4.0))
+        axes, ends = figure.subplots(), []
+        for objective, points in found.items():
+            means = [statistics.fmean(values) for values in points.values()]
+            seconds = [step * costs[objective] for step in points]
+            axes.errorbar(
+                seconds, means, yerr=[reach(values) for values in points.values()], color=colours[objective],
+                marker="o", markersize=3.5, capsize=2, elinewidth=0.8,
+            )  # fmt: skip
+            number = len(next(iter(points.values())))
+            seeds = f"{number} seed{'s' if number > 1 else ''}"
+            ends.append((f"{names[objective]}, {seeds}", seconds[-1], means[-1], colours[objective]))
+        axes.set_xlim(left=-1)
+        axes.set(xlabel="seconds of training on two cores", ylabel="accuracy with ten labels per class (%)")
+        layout.ends(axes, ends)
+        figure.savefig(HERE / "seconds.png", dpi=160, bbox_inches="tight")
+    return """![Accuracy with ten labels per class against seconds of training, by objective](seconds.png)
+
+Uniform exchange of datapoints; bars are 95 % intervals over seeds. Seconds are updates times what an update costs on
+two cores of a quiet machine, evaluations apart. That was measured for each objective in turn, over its first hundred
+updates ([engine](../../engine.md#measured)). The seconds in `runs.csv` are of a machine that did other things, too."""
