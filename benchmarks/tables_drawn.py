@@ -172,8 +172,47 @@ def over(pairs: Sequence[tuple[float, float]], num_images: int) -> str:
     return f"{statistics.fmean(gains):+.1f} ± {math.hypot(reach(gains), images):.1f}"
 
 
+PAGE = Path(__file__).parents[1] / "README.md"
+BEGIN, END = "<!-- instead -->", "<!-- /instead -->"
+"""The place of the short table in it."""
+
+
+def summary(known: Mapping[str, Any]) -> str:
+    """What one would use instead on USPS, and what devices make of it, in a few rows of Markdown."""
+    rows, seeds = TABLES["usps"]
+    lines = ["| 1, 10, 100 or all labels per class: accuracy, % | 1 | 10 | 100 | all |", "|---|---|---|---|---|"]
+
+    def add(name: str, found: Sequence[Mapping[str, float]]) -> None:
+        cells = [f"{statistics.fmean(one[labels] for one in found):.1f}" for labels in LABELS]
+        lines.append("| " + " | ".join([name, *cells]) + " |")
+
+    sticks: dict[str, list[dict[str, float]]] = {}
+    for line in tables.read_yardsticks():
+        if line["set"] == "usps":
+            sticks.setdefault(line["name"], []).append({labels: 100 * float(line[labels]) for labels in LABELS})
+    best = max(
+        (stick for stick in sticks if stick.startswith("untrained")),
+        key=lambda stick: statistics.fmean(one["10"] for one in sticks[stick]),
+    )
+    for stick in sticks:
+        if stick in (best, "untrained, embedding") or not stick.startswith("untrained"):
+            add(f"{stick} (the best of its layers)" if stick == best else stick, sticks[stick])
+    for row, name, space in (
+        ("fedavg", "no exchange (FedAvg)", "embedding"),
+        (OURS, "exchange of datapoints, uniform choice", "embedding"),
+        (OURS, "the same", "features"),
+        ("centralised", "all data in one place", "embedding"),
+        ("centralised", "the same", "features"),
+    ):
+        wanted = next(one for one in rows if one.name == row)
+        runs = [known[digest] for seed in seeds if (digest := wanted.config(seed).digest) in known]
+        if runs:
+            add(f"{name}, {space}", [levels(run["evaluations"], space) for run in runs])
+    return "\n".join(lines)
+
+
 def draw(names: Iterable[str]) -> None:
-    """Write the tables as Markdown, and the figure of the dial."""
+    """Write the tables as Markdown with their pictures, and the short one into the README."""
     known = tables.read()
     parts = [
         "# What an encoder is worth",
@@ -196,6 +235,9 @@ def draw(names: Iterable[str]) -> None:
             if name in pictures and (caption := pictures[name](known)):
                 parts.append(caption)
     (HERE / "README.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    if HERE == tables.HERE:
+        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+        PAGE.write_text(f"{before}{BEGIN}\n\n{summary(known)}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
 
 SHOWN = {
