@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cfcl
 from cfcl import config as configs
 from cfcl.config import Config
 
@@ -32,10 +33,15 @@ RUNS = HERE / "runs.csv"
 YARDSTICKS = HERE / "yardsticks.csv"
 UNDER_WAY = Path(__file__).parents[1] / "runs" / "tables"
 """Folders of runs that have not ended."""
+ENCODERS = UNDER_WAY.parent / "encoders"
+"""The last encoder of every run, by digest: what `against.py` compares image by image. Less than a megabyte each."""
 FIELDS = (
     "digest", "table", "row", "method", "seed", "steps", "seconds", "item_bytes", "bytes_d2d", "bytes_up",
     "evaluations",
 )  # fmt: skip
+PAIRED = HERE / "paired.csv"
+PAIRED_FIELDS = ("set", "row", "space", "labels", "other", "seeds", "gain", "reach")
+"""Of what `against.py` finds."""
 USPS = (190, 191, 192, 193, 194)
 LARGE = (190, 191, 192)
 """Seeds on which nothing was chosen."""
@@ -161,7 +167,6 @@ def _beginnings(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def one(table: str, name: str, seed: int) -> dict[str, Any]:
     """Run one, in this process."""
-    import cfcl
     from cfcl.exchange import cost
     from cfcl.sim import allocator, world
 
@@ -177,8 +182,7 @@ def one(table: str, name: str, seed: int) -> dict[str, Any]:
         for row in result.evaluations
     ]
     last = result.evaluations[-1]
-    assert result.folder is not None
-    shutil.rmtree(result.folder)
+    keep(result, config)
     return {
         "digest": config.digest,
         "table": table,
@@ -194,12 +198,29 @@ def one(table: str, name: str, seed: int) -> dict[str, Any]:
     }
 
 
+def keep(result: "cfcl.Result", config: Config) -> None:
+    """What stays of a run that has ended: its encoder, and no folder."""
+    ENCODERS.mkdir(parents=True, exist_ok=True)
+    result.encoder.save(ENCODERS / f"{config.digest}.safetensors")
+    assert result.folder is not None
+    shutil.rmtree(result.folder)
+
+
 def read_yardsticks() -> list[dict[str, str]]:
     """What one would use instead, by set and seed."""
-    if not YARDSTICKS.exists():
+    return _rows(YARDSTICKS)
+
+
+def read_paired() -> list[dict[str, str]]:
+    """How far encoders lie above it, image by image, as far as `against.py` has been asked."""
+    return _rows(PAIRED)
+
+
+def _rows(file: Path) -> list[dict[str, str]]:
+    if not file.exists():
         return []
-    with YARDSTICKS.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    with file.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
 
 
 def measure_yardsticks(names: Iterable[str]) -> None:
