@@ -38,6 +38,16 @@ def test_traits_by_hand() -> None:
     torch.testing.assert_close(found, torch.tensor([[1.0, (8 / 3) ** 0.5, 3.0]], dtype=torch.float64))
 
 
+def test_items_of_one_value_have_no_roughness_and_no_items_no_traits() -> None:
+    own, found = torch.tensor([[2.0], [4.0]]), torch.tensor([[3.0], [5.0]])
+    assert defence.traits(own).tolist() == [[2.0, 0.0, 0.0], [4.0, 0.0, 0.0]]
+    # 2 to 4, widened by a quarter of 2
+    assert defence.within(defence.traits(found), defence.traits(own), slack=0.25).tolist() == [True, False]
+    # maps of a grid of one: two channels of one value, mean 2 and deviation 1
+    assert defence.traits(torch.tensor([[[[1.0]], [[3.0]]]])).tolist() == [[2.0, 1.0, 0.0]]
+    assert defence.traits(torch.zeros(0, 1, 8, 8)).shape == (0, 3)
+
+
 @pytest.mark.parametrize(
     ("slack", "expected"),
     [

@@ -21,11 +21,13 @@ def shortened(items: Float[Tensor, "items ..."], most: float) -> Float[Tensor, "
 
 def traits(items: Float[Tensor, "items ..."] | UInt8[Tensor, "items ..."]) -> Float[Tensor, "items 3"]:
     """Of each item the mean of its values, their standard deviation, and the mean difference between neighbours in a
-    row: brightness, contrast and roughness of an image.
+    row: brightness, contrast and roughness of an image. Rows of one value have no roughness.
     """
+    if len(items) == 0:  # torch warns of the deviation of nothing
+        return torch.zeros(0, 3, dtype=torch.float64, device=items.device)
     values = items.double()
-    rows = values.flatten(1)
-    rough = values.diff(dim=-1).abs().flatten(1).mean(dim=1)
+    rows, steps = values.flatten(1), values.diff(dim=-1).abs().flatten(1)
+    rough = steps.mean(dim=1) if steps.shape[1] > 0 else torch.zeros_like(rows[:, 0])
     return torch.stack([rows.mean(dim=1), rows.std(dim=1, correction=0), rough], dim=1)
 
 
