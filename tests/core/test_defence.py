@@ -86,5 +86,11 @@ def test_the_newest_of_each_neighbour_stay(cap: int | None, share: float | None,
     assert defence.fair(SOURCES, cap=cap, share=share).tolist() == [bool(stays) for stays in expected]
 
 
+def test_a_share_that_floats_put_below_a_whole_number_is_kept() -> None:
+    # 0.29 * 100 is 28.999999999999996, and 29 of 100 are no more than that
+    sources = torch.tensor([0] * 29 + [1] * 29 + [2] * 29 + [3] * 13)
+    assert bool(defence.fair(sources, cap=None, share=0.29).all())
+
+
 def test_nobody_has_sent_anything() -> None:
     assert defence.fair(SOURCES[:0], cap=2, share=0.3).tolist() == []

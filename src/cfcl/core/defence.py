@@ -51,7 +51,8 @@ def fair(sources: Int[Tensor, " items"], *, cap: int | None, share: float | None
     counts = Counter(owners).values()
     most = max(counts, default=0) if cap is None else min(max(counts, default=0), cap)
     if share is not None:
-        while most > min(counts, default=0) and most > share * sum(min(count, most) for count in counts):
+        # A share of a decimal fraction may be a bit below a whole number: 0.29 of 100 is 28.999999999999996.
+        while most > min(counts, default=0) and most > round(share * sum(min(count, most) for count in counts), 6):
             most -= 1
     stays = []
     for owner in reversed(owners):
