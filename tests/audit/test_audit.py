@@ -204,6 +204,7 @@ def test_the_command_leaves_a_page_a_sheet_and_tables(folder: Path, tmp_path: Pa
     [
         (["--layers", "block9"], ["--layers 'block9'", "choose from block1, block2, features, embedding"]),
         (["--other", "cifar"], ["--other 'cifar'", "choose from digits"]),
+        (["--other", "digits"], ["--other digits is the set that the devices hold", "choose another set, or none"]),
         (["--noise", "-1"], ["--noise -1", "above 0"]),
     ],
 )
