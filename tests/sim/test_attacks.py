@@ -12,8 +12,7 @@ from cfcl.protocol.link import Direct
 from cfcl.protocol.parties import Parties
 from cfcl.protocol.phases import Deliver, Phase, Push, Request, Upload
 from cfcl.protocol.steps import plainly, play
-from cfcl.sim import attacks
-from cfcl.sim.simulation import Simulation
+from cfcl.sim import attacks, world
 from tests.conftest import small
 from tests.played import played
 from tests.protocol.test_refusals import STEP, asked, host
@@ -199,8 +198,8 @@ def test_who_is_hostile() -> None:
 )
 def test_an_attack_that_there_is_no_room_for_is_refused(overrides: tuple[str, ...], complaint: str) -> None:
     with pytest.raises(CfclError, match=complaint):
-        Simulation(small("attack.devices=1", *overrides))
-    Simulation(small("attack.devices=1", *overrides, "exchange.method=fedavg"))
+        world.build(small("attack.devices=1", *overrides))
+    world.build(small("attack.devices=1", *overrides, "exchange.method=fedavg"))
 
 
 def test_the_observer_looks_at_what_was_sent() -> None:
