@@ -98,6 +98,7 @@ def _ground(one: Forecast) -> dict[str, str]:
     labels = f"{data.num_classes} labels" if data.num_classes else "no labels"
     split = "validation" if config.data.validation > 0 else "test"
     trouble = {"faults": faults.planned(config.faults)} if config.faults.active else {}
+    trouble |= {"hostile": told} if (told := faults.hostile(config)) else {}
     return {
         "data": f"{data.name}: {len(data.train_images):,} training and {len(data.test_images):,} {split} images of "
         f"{'×'.join(map(str, data.image_shape))}, {labels}",
