@@ -2,6 +2,7 @@
 
     python benchmarks/attacks.py                    # what is missing of all tables, two runs at a time, then draw
     python benchmarks/attacks.py explicit models    # of these
+    python benchmarks/attacks.py --needed           # no defence against an attack that does next to nothing alone
     python benchmarks/attacks.py --plan             # how many runs are missing, and how long they take
     python benchmarks/attacks.py --draw             # draw what is there
     python benchmarks/attacks.py explicit --seeds 120,121 --set data.validation=0.1 --out trials    # for choosing
@@ -25,6 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from cfcl import config as configs
@@ -54,6 +56,8 @@ DEFENCES: dict[str, tuple[str, ...]] = {
     "trimmed": ("aggregation.rule=trimmed", "aggregation.trim=0.3"),
     "clipped": ("aggregation.clip=1.0",),
 }
+CALM = -0.5
+"""Points: half of the loss that counts as harm."""
 FLOOD = 10
 """Times the usual budget on the links of a hostile device that floods."""
 
@@ -168,6 +172,14 @@ class Plan:
                     seen.add(digest)
                     yield self.run_of(case), seed
 
+    def calm(self, case: Case, known: dict[str, dict[str, Any]]) -> bool:
+        """Whether a case defends against an attack that costs less than `CALM` where nobody defends, over all seeds."""
+        alone = replace(case, defence="none")
+        pairs = [(self.accuracy(alone, seed, known), self.accuracy(case.clean, seed, known)) for seed in self.seeds]
+        gains = [one - two for one, two in pairs if one is not None and two is not None]
+        guarded = case.hostile > 0 and case.defence != "none"
+        return guarded and len(gains) == len(self.seeds) and statistics.fmean(gains) > CALM
+
     def accuracy(self, case: Case, seed: int, known: dict[str, dict[str, Any]]) -> float | None:
         """With ten labels per class, in percent: the mean of the last fifth of evaluations; None if it was not run.
 
@@ -221,22 +233,36 @@ def one(case: Case, seed: int, more: Sequence[str]) -> dict[str, Any]:
 
 
 def _write_budgets(config: Config, suspects: Iterable[int]) -> None:
-    """A table that gives the links of hostile devices many times the usual budget."""
-    from cfcl import rng, topology
+    """A table that gives the links of hostile devices many times the usual budget; another run may be reading it."""
+    from cfcl import files, rng, topology
 
     graph = topology.build(config.graph, config.partition.num_devices, rng.stream(config.seed, "graph"))
     items, reserve = FLOOD * config.exchange.num_pulled, config.exchange.num_reserve
     lines = [f"{j},{i},{items},{reserve}\n" for j, i in graph.links if j in set(suspects)]
     assert config.exchange.budgets_file is not None
     config.exchange.budgets_file.parent.mkdir(parents=True, exist_ok=True)
-    config.exchange.budgets_file.write_text("transmitter,receiver,num_pulled,num_reserve\n" + "".join(lines))
+    text = "transmitter,receiver,num_pulled,num_reserve\n" + "".join(lines)
+    files.write_atomically(config.exchange.budgets_file, text.encode())
 
 
-def run(plan: Plan, names: Sequence[str], jobs: int, only: Sequence[str]) -> None:
-    """Do what is missing, `jobs` runs at a time."""
-    todo = list(plan.missing(names, only))
-    print(f"{len(todo)} runs to do", flush=True)
+def run(plan: Plan, names: Sequence[str], jobs: int, only: Sequence[str], *, needed: bool) -> None:
+    """Do what is missing, `jobs` runs at a time; if only what is `needed`, attacks alone come first."""
     plan.out.mkdir(parents=True, exist_ok=True)
+    if needed:
+        alone = [(case, seed) for case, seed in plan.missing(names, only) if case.defence == "none"]
+        _do(plan, alone, jobs)
+    known = plan.read()
+    _do(
+        plan,
+        [(case, seed) for case, seed in plan.missing(names, only) if not (needed and plan.calm(case, known))],
+        jobs,
+    )
+
+
+def _do(plan: Plan, todo: Sequence[tuple[Case, int]], jobs: int) -> None:
+    """These runs, each in a process of its own."""
+    print(f"{len(todo)} runs to do", flush=True)
+    writing = Lock()
 
     def do(job: tuple[Case, int]) -> None:
         case, seed = job
@@ -247,16 +273,22 @@ def run(plan: Plan, names: Sequence[str], jobs: int, only: Sequence[str]) -> Non
             print(f"{name} failed: {done.stderr.strip()[-300:]}", flush=True)
             return
         found = json.loads(done.stdout.splitlines()[-1])
-        new = not plan.runs.exists()
-        with plan.runs.open("a", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-            if new:
-                writer.writeheader()
-            writer.writerow(found)
-        print(f"{name}: {plan.accuracy(case, seed, plan.read()):.1f}, {found['seconds']} s", flush=True)
+        with writing:
+            _write(plan, found)
+            print(f"{name}: {plan.accuracy(case, seed, plan.read()):.1f}, {found['seconds']} s", flush=True)
 
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(do, todo))
+
+
+def _write(plan: Plan, found: dict[str, Any]) -> None:
+    """One finished run, behind the others."""
+    new = not plan.runs.exists()
+    with plan.runs.open("a", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow(found)
 
 
 def tell(plan: Plan, names: Sequence[str]) -> None:
@@ -279,6 +311,11 @@ def main() -> None:
         "--set", action="append", default=[], help="a setting for all runs, such as data.validation=0.1"
     )
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument(
+        "--needed",
+        action="store_true",
+        help=f"leave out defences against attacks that cost less than {-CALM} points alone, over all seeds",
+    )
     parser.add_argument("--plan", action="store_true")
     parser.add_argument("--draw", action="store_true")
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -293,7 +330,8 @@ def main() -> None:
         tell(plan, names)
         return
     if not options.draw:
-        run(plan, names, options.jobs, [word.strip() for word in options.attacks.split(",") if word.strip()])
+        only = [word.strip() for word in options.attacks.split(",") if word.strip()]
+        run(plan, names, options.jobs, only, needed=options.needed)
     import attacks_drawn
 
     attacks_drawn.draw(plan)

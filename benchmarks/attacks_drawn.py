@@ -20,7 +20,8 @@ USPS, ten devices, 600 updates, the method of the paper: 2 datapoints per link a
 (implicit), 10 activations of `block2`. Accuracy with ten labels per class on the test split, mean of the last fifth of
 evaluations. Every number is a difference, in points, from the run of the same seed that nobody attacks and that has no
 defence: its mean over seeds, and the half-width of its 95 % interval. The row *nobody* is what a defence costs.
-`reserve-radii` is an attack on method `cover`, and is held against its honest run.
+`reserve-radii` is an attack on method `cover`, and is held against its honest run. An empty cell was not run: the
+defence is not made for the attack, or the attack alone costs less than half a point (`--needed`).
 *Ends*: the losses of an honest device are no longer finite, and the run is over. Records: `runs.csv`. By
 `python benchmarks/attacks.py`; what attacks and defences are is in [security](../../security.md#hostile-devices)."""
 
