@@ -87,7 +87,7 @@ def duration(seconds: float) -> str:
     """A rough time for people."""
     for unit, scale in (("h", 3600), ("min", 60)):
         if seconds >= 2 * scale:
-            return f"about {seconds / scale:.2g} {unit}"
+            return f"about {float(f'{seconds / scale:.2g}'):g} {unit}"
     return f"about {max(1, round(seconds))} s"
 
 
