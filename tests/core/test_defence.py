@@ -92,5 +92,13 @@ def test_a_share_that_floats_put_below_a_whole_number_is_kept() -> None:
     assert bool(defence.fair(sources, cap=None, share=0.29).all())
 
 
+def test_one_of_few_neighbours_that_sends_little_makes_the_equal_parts_small() -> None:
+    # A quarter of all for each of four neighbours are equal parts, and one has sent a single item.
+    sources = torch.tensor([0] * 10 + [1] * 10 + [2] * 10 + [3])
+    assert int(defence.fair(sources, cap=None, share=0.25).sum()) == 4
+    # With three tenths for each: 3 of 10 are no more than that, and 4 of 13 are.
+    assert int(defence.fair(sources, cap=None, share=0.3).sum()) == 10
+
+
 def test_nobody_has_sent_anything() -> None:
     assert defence.fair(SOURCES[:0], cap=2, share=0.3).tolist() == []
