@@ -2,12 +2,14 @@
 
     python benchmarks/attacks.py                    # what is missing of all tables, two runs at a time, then draw
     python benchmarks/attacks.py explicit models    # of these
+    python benchmarks/attacks.py --needed           # no defence against an attack that does next to nothing alone
     python benchmarks/attacks.py --plan             # how many runs are missing, and how long they take
     python benchmarks/attacks.py --draw             # draw what is there
     python benchmarks/attacks.py explicit --seeds 120,121 --set data.validation=0.1 --out trials    # for choosing
 
 USPS, ten devices, 600 updates, the method of the paper in every mode. Every run is held against the run of the same
 seed that nobody attacks. Runs that end are written down at once, so the command may be stopped, and given again.
+Cases that are the same to the bit by construction share a run (`Case.twin`; tests/sim/test_attacks.py holds us to it).
 """
 
 import argparse
@@ -21,9 +23,10 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from cfcl import config as configs
@@ -53,6 +56,8 @@ DEFENCES: dict[str, tuple[str, ...]] = {
     "trimmed": ("aggregation.rule=trimmed", "aggregation.trim=0.3"),
     "clipped": ("aggregation.clip=1.0",),
 }
+CALM = -0.5
+"""Points: half of the loss that counts as harm."""
 FLOOD = 10
 """Times the usual budget on the links of a hostile device that floods."""
 
@@ -70,6 +75,18 @@ class Case:
     def clean(self) -> "Case":
         """The run that it is held against."""
         return Case(self.table, "cover" if self.attack == "reserve-radii" else "none")
+
+    @property
+    def twin(self) -> "Case":
+        """The case whose runs are the same to the bit, so that they are not made twice; for most this one itself."""
+        honest = replace(self, attack="none", hostile=0)
+        if self.attack == "model-weight" and self.defence in ("median", "trimmed"):
+            return honest  # rules that look at no weights
+        if self == Case("explicit", defence="share"):
+            return replace(self, defence="none")  # all links have one budget, and so equal parts
+        if self == Case("implicit", defence="clip"):
+            return replace(self, defence="none")  # embeddings have length one, and none is longer
+        return self
 
     def config(self, seed: int, more: Sequence[str] = ()) -> Config:
         """One of its runs."""
@@ -137,22 +154,38 @@ class Plan:
                 row["digest"]: {**row, "evaluations": json.loads(row["evaluations"])} for row in csv.DictReader(file)
             }
 
-    def missing(self, names: Iterable[str], only: Sequence[str] = ()) -> Iterator[tuple[Case, int]]:
+    def run_of(self, case: Case) -> Case:
+        """The case whose run is that of `case`; with further settings nothing is taken for granted."""
+        return case if self.more else case.twin
+
+    def digest(self, case: Case, seed: int) -> str:
+        """Names the run of a case."""
+        return self.run_of(case).config(seed, self.more).digest
+
+    def missing(self, names: Sequence[str], only: Sequence[str] = ()) -> Iterator[tuple[Case, int]]:
         """Runs that tables lack, seed by seed; of all attacks, or of `only` some."""
         seen = set(self.read())
         for seed in self.seeds:
             for case in (case for name in names for case in TABLES[name]):
-                digest = case.config(seed, self.more).digest
+                digest = self.digest(case, seed)
                 if digest not in seen and (not only or case.attack in only):
                     seen.add(digest)
-                    yield case, seed
+                    yield self.run_of(case), seed
+
+    def calm(self, case: Case, known: dict[str, dict[str, Any]]) -> bool:
+        """Whether a case defends against an attack that costs less than `CALM` where nobody defends, over all seeds."""
+        alone = replace(case, defence="none")
+        pairs = [(self.accuracy(alone, seed, known), self.accuracy(case.clean, seed, known)) for seed in self.seeds]
+        gains = [one - two for one, two in pairs if one is not None and two is not None]
+        guarded = case.hostile > 0 and case.defence != "none"
+        return guarded and len(gains) == len(self.seeds) and statistics.fmean(gains) > CALM
 
     def accuracy(self, case: Case, seed: int, known: dict[str, dict[str, Any]]) -> float | None:
         """With ten labels per class, in percent: the mean of the last fifth of evaluations; None if it was not run.
 
         A run that does not end is worth a guess among ten classes.
         """
-        row = known.get(case.config(seed, self.more).digest)
+        row = known.get(self.digest(case, seed))
         if row is None:
             return None
         values = [few for _, few in row["evaluations"]]
@@ -200,22 +233,36 @@ def one(case: Case, seed: int, more: Sequence[str]) -> dict[str, Any]:
 
 
 def _write_budgets(config: Config, suspects: Iterable[int]) -> None:
-    """A table that gives the links of hostile devices many times the usual budget."""
-    from cfcl import rng, topology
+    """A table that gives the links of hostile devices many times the usual budget; another run may be reading it."""
+    from cfcl import files, rng, topology
 
     graph = topology.build(config.graph, config.partition.num_devices, rng.stream(config.seed, "graph"))
     items, reserve = FLOOD * config.exchange.num_pulled, config.exchange.num_reserve
     lines = [f"{j},{i},{items},{reserve}\n" for j, i in graph.links if j in set(suspects)]
     assert config.exchange.budgets_file is not None
     config.exchange.budgets_file.parent.mkdir(parents=True, exist_ok=True)
-    config.exchange.budgets_file.write_text("transmitter,receiver,num_pulled,num_reserve\n" + "".join(lines))
+    text = "transmitter,receiver,num_pulled,num_reserve\n" + "".join(lines)
+    files.write_atomically(config.exchange.budgets_file, text.encode())
 
 
-def run(plan: Plan, names: Sequence[str], jobs: int, only: Sequence[str]) -> None:
-    """Do what is missing, `jobs` runs at a time."""
-    todo = list(plan.missing(names, only))
-    print(f"{len(todo)} runs to do", flush=True)
+def run(plan: Plan, names: Sequence[str], jobs: int, only: Sequence[str], *, needed: bool) -> None:
+    """Do what is missing, `jobs` runs at a time; if only what is `needed`, attacks alone come first."""
     plan.out.mkdir(parents=True, exist_ok=True)
+    if needed:
+        alone = [(case, seed) for case, seed in plan.missing(names, only) if case.defence == "none"]
+        _do(plan, alone, jobs)
+    known = plan.read()
+    _do(
+        plan,
+        [(case, seed) for case, seed in plan.missing(names, only) if not (needed and plan.calm(case, known))],
+        jobs,
+    )
+
+
+def _do(plan: Plan, todo: Sequence[tuple[Case, int]], jobs: int) -> None:
+    """These runs, each in a process of its own."""
+    print(f"{len(todo)} runs to do", flush=True)
+    writing = Lock()
 
     def do(job: tuple[Case, int]) -> None:
         case, seed = job
@@ -226,27 +273,32 @@ def run(plan: Plan, names: Sequence[str], jobs: int, only: Sequence[str]) -> Non
             print(f"{name} failed: {done.stderr.strip()[-300:]}", flush=True)
             return
         found = json.loads(done.stdout.splitlines()[-1])
-        new = not plan.runs.exists()
-        with plan.runs.open("a", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-            if new:
-                writer.writeheader()
-            writer.writerow(found)
-        print(f"{name}: {plan.accuracy(case, seed, plan.read()):.1f}, {found['seconds']} s", flush=True)
+        with writing:
+            _write(plan, found)
+            print(f"{name}: {plan.accuracy(case, seed, plan.read()):.1f}, {found['seconds']} s", flush=True)
 
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(do, todo))
 
 
-def tell(plan: Plan, names: Iterable[str]) -> None:
+def _write(plan: Plan, found: dict[str, Any]) -> None:
+    """One finished run, behind the others."""
+    new = not plan.runs.exists()
+    with plan.runs.open("a", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow(found)
+
+
+def tell(plan: Plan, names: Sequence[str]) -> None:
     """How much is missing."""
     known = [float(row["seconds"]) for row in plan.read().values() if not row["failed"]]
-    each, total = statistics.median(known) if known else SECONDS, 0
+    each, total = statistics.median(known) if known else SECONDS, len(list(plan.missing(names)))
     for name in names:
         lacking = len(list(plan.missing([name])))
-        total += lacking
         print(f"{name}: {lacking} of {len(TABLES[name]) * len(plan.seeds)} runs missing")
-    print(f"{total} runs of {each:.0f} s: {total * each / 3600:.1f} hours of one core")
+    print(f"{total} runs of {each:.0f} s, as tables share some: {total * each / 3600:.1f} hours of one core")
 
 
 def main() -> None:
@@ -259,6 +311,11 @@ def main() -> None:
         "--set", action="append", default=[], help="a setting for all runs, such as data.validation=0.1"
     )
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument(
+        "--needed",
+        action="store_true",
+        help=f"leave out defences against attacks that cost less than {-CALM} points alone, over all seeds",
+    )
     parser.add_argument("--plan", action="store_true")
     parser.add_argument("--draw", action="store_true")
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -273,7 +330,8 @@ def main() -> None:
         tell(plan, names)
         return
     if not options.draw:
-        run(plan, names, options.jobs, [word.strip() for word in options.attacks.split(",") if word.strip()])
+        only = [word.strip() for word in options.attacks.split(",") if word.strip()]
+        run(plan, names, options.jobs, only, needed=options.needed)
     import attacks_drawn
 
     attacks_drawn.draw(plan)

@@ -20,6 +20,8 @@ USPS, ten devices, 600 updates, the method of the paper: 2 datapoints per link a
 (implicit), 10 activations of `block2`. Accuracy with ten labels per class on the test split, mean of the last fifth of
 evaluations. Every number is a difference, in points, from the run of the same seed that nobody attacks and that has no
 defence: its mean over seeds, and the half-width of its 95 % interval. The row *nobody* is what a defence costs.
+`reserve-radii` is an attack on method `cover`, and is held against its honest run. An empty cell was not run: the
+defence is not made for the attack, or the attack alone costs less than half a point (`--needed`).
 *Ends*: the losses of an honest device are no longer finite, and the run is over. Records: `runs.csv`. By
 `python benchmarks/attacks.py`; what attacks and defences are is in [security](../../security.md#hostile-devices)."""
 
@@ -50,10 +52,11 @@ class Effect:
 
 def effect(plan: Plan, case: Case, known: dict[str, dict[str, Any]]) -> Effect | None:
     """The effect of a case over the seeds that have it and its clean run; None if there are none."""
-    pairs = [(plan.accuracy(case, seed, known), plan.accuracy(case.clean, seed, known)) for seed in plan.seeds]
-    gains = [one - two for one, two in pairs if one is not None and two is not None]
-    rows = [known.get(case.config(seed, plan.more).digest) for seed in plan.seeds]
-    return Effect(gains, sum(bool(row and row["failed"]) for row in rows)) if gains else None
+    digests = [(plan.digest(case, seed), plan.digest(case.clean, seed), seed) for seed in plan.seeds]
+    both = [(one, seed) for one, two, seed in digests if one in known and two in known]
+    values = [(plan.accuracy(case, seed, known), plan.accuracy(case.clean, seed, known)) for _, seed in both]
+    gains = [one - two for one, two in values if one is not None and two is not None]
+    return Effect(gains, sum(bool(known[digest]["failed"]) for digest, _ in both)) if gains else None
 
 
 def effects(plan: Plan, table: str, known: dict[str, dict[str, Any]]) -> dict[tuple[str, int], dict[str, Effect]]:
@@ -83,7 +86,7 @@ def lies(plan: Plan, known: dict[str, dict[str, Any]]) -> str:
              "|" + "---|" * 5]  # fmt: skip
     for case in (case for name in MODES for case in TABLES[name] if case.attack.startswith(("reserve", "request"))):
         pairs = [
-            [known.get(one.config(seed, plan.more).digest) for one in (case, case.clean)]
+            [known.get(plan.digest(one, seed)) for one in (case, case.clean)]
             for seed in plan.seeds
         ]  # fmt: skip
         both = [(one, two) for one, two in pairs if one and two]
@@ -100,7 +103,7 @@ def lies(plan: Plan, known: dict[str, dict[str, Any]]) -> str:
 
 def summary(plan: Plan, known: dict[str, dict[str, Any]]) -> str:
     """All attacks in one table, with the defences that keep the loss under one point."""
-    lines = ["| attack | hostile of ten | mode | no defence | with a defence | loss under one point with |",
+    lines = ["| attack | hostile of ten | mode | no defence | with a defence | mean loss under one point with |",
              "|" + "---|" * 6]  # fmt: skip
     for name in TABLES:
         for (attack, number), row in effects(plan, name, known).items():
@@ -109,7 +112,9 @@ def summary(plan: Plan, known: dict[str, dict[str, Any]]) -> str:
             guarded = {defence: found for defence, found in row.items() if defence != "none"}
             good = [defence for defence, found in row.items() if not found.ends and found.mean > HARM]
             told = ", ".join(f"{defence} {found}" for defence, found in guarded.items())
-            verdict = "no defence needed" if "none" in good else ", ".join(good) or "none"
+            planned = {case.defence for case in TABLES[name] if (case.attack, case.hostile) == (attack, number)}
+            told_all = "none" if planned <= row.keys() else "none of those tried"
+            verdict = "no defence needed" if "none" in good else ", ".join(good) or told_all
             mode = "explicit" if name == "models" else name
             lines.append(f"| {attack} | {number} | {mode} | {row['none']} | {told} | {verdict} |")
     return "\n".join(lines)

@@ -139,7 +139,7 @@ def test_what_travels(overrides: tuple[str, ...], expected: str) -> None:
     assert travels(small(*overrides)) == expected
 
 
-def made(matched: float, recognised: float, low: float) -> Audit:
+def made(matched: float, recognised: float, low: float, chance: float = 0.1) -> Audit:
     def item(layer: str, form: str, attack: str, share: float, told: float) -> Reading:
         return Reading(layer, form, "test half", attack, 1, 0.1, 0.4, 0.5, told, share)
 
@@ -151,6 +151,7 @@ def made(matched: float, recognised: float, low: float) -> Audit:
             item("block1", "float32", "inverter", matched, recognised),
             item("block1", "uint8", "inverter", matched - 0.02, recognised),
             item("block1", "float32", "nearest", 0.01, 0.1),
+            item("nothing", "–", "mean", 0.01, chance),
         ),
         membership=Membership(even, even, Interval(0.0, low, 0.1), 10),
     )  # fmt: skip
@@ -170,6 +171,15 @@ def test_verdicts_by_hand(matched: float, recognised: float, word: str) -> None:
     assert first.startswith(f"block1: {word}")
     assert "change the share that is matched by 2.0 points at most" in eight
     assert member.startswith("Membership: we found no evidence that the encoder gives away")
+
+
+def test_a_kind_is_not_told_by_chance() -> None:
+    # 0.5 is above a quarter of 0.9, but a classifier that says the same of everything does as well on the mean image
+    words = [made(0.1, 0.5, -0.01, chance=chance).verdicts()[1] for chance in (0.49, 0.5)]
+    assert [word.split(". ")[0] for word in words] == [
+        "block1: its kind can often be told",
+        "block1: little can be seen",
+    ]
 
 
 def test_membership_counts_where_its_interval_is_above_zero() -> None:
@@ -204,6 +214,7 @@ def test_the_command_leaves_a_page_a_sheet_and_tables(folder: Path, tmp_path: Pa
     [
         (["--layers", "block9"], ["--layers 'block9'", "choose from block1, block2, features, embedding"]),
         (["--other", "cifar"], ["--other 'cifar'", "choose from digits"]),
+        (["--other", "digits"], ["--other digits is the set that the devices hold", "choose another set, or none"]),
         (["--noise", "-1"], ["--noise -1", "above 0"]),
     ],
 )

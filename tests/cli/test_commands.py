@@ -186,6 +186,13 @@ def test_a_dry_run_refuses_what_a_run_refuses(
     check_complaint(result, out, value, rule, remedy)
 
 
+def test_a_dry_run_knows_hostile_devices(tmp_path: Path) -> None:
+    words = ["run", "digits-study", *SETS, "--dry-run", "--out", str(tmp_path / "runs"), "--set", "attack.devices=1"]
+    assert "1 of 4, items-noise" in invoke(*words).stdout
+    refused = invoke(*words, "--set", "attack.kind=items-far")
+    check_complaint(refused, tmp_path / "runs", "attack.kind='items-far'", "without bounds", "choose another")
+
+
 def test_a_dry_run_refuses_more_workers_than_devices(tmp_path: Path) -> None:
     result = invoke("run", "digits-study", *SETS, "--workers", "5", "--dry-run")
     check_complaint(result, tmp_path / "runs", "5 workers", "4 devices", "lower --workers")

@@ -38,6 +38,16 @@ def test_traits_by_hand() -> None:
     torch.testing.assert_close(found, torch.tensor([[1.0, (8 / 3) ** 0.5, 3.0]], dtype=torch.float64))
 
 
+def test_items_of_one_value_have_no_roughness_and_no_items_no_traits() -> None:
+    own, found = torch.tensor([[2.0], [4.0]]), torch.tensor([[3.0], [5.0]])
+    assert defence.traits(own).tolist() == [[2.0, 0.0, 0.0], [4.0, 0.0, 0.0]]
+    # 2 to 4, widened by a quarter of 2
+    assert defence.within(defence.traits(found), defence.traits(own), slack=0.25).tolist() == [True, False]
+    # maps of a grid of one: two channels of one value, mean 2 and deviation 1
+    assert defence.traits(torch.tensor([[[[1.0]], [[3.0]]]])).tolist() == [[2.0, 1.0, 0.0]]
+    assert defence.traits(torch.zeros(0, 1, 8, 8)).shape == (0, 3)
+
+
 @pytest.mark.parametrize(
     ("slack", "expected"),
     [
@@ -74,6 +84,20 @@ SOURCES = torch.tensor([5, 2, 5, 9, 2, 5])
 )
 def test_the_newest_of_each_neighbour_stay(cap: int | None, share: float | None, expected: list[int]) -> None:
     assert defence.fair(SOURCES, cap=cap, share=share).tolist() == [bool(stays) for stays in expected]
+
+
+def test_a_share_that_floats_put_below_a_whole_number_is_kept() -> None:
+    # 0.29 * 100 is 28.999999999999996, and 29 of 100 are no more than that
+    sources = torch.tensor([0] * 29 + [1] * 29 + [2] * 29 + [3] * 13)
+    assert bool(defence.fair(sources, cap=None, share=0.29).all())
+
+
+def test_one_of_few_neighbours_that_sends_little_makes_the_equal_parts_small() -> None:
+    # A quarter of all for each of four neighbours are equal parts, and one has sent a single item.
+    sources = torch.tensor([0] * 10 + [1] * 10 + [2] * 10 + [3])
+    assert int(defence.fair(sources, cap=None, share=0.25).sum()) == 4
+    # With three tenths for each: 3 of 10 are no more than that, and 4 of 13 are.
+    assert int(defence.fair(sources, cap=None, share=0.3).sum()) == 10
 
 
 def test_nobody_has_sent_anything() -> None:

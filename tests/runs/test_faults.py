@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cfcl import config as configs
 from cfcl.records import Faults
-from cfcl.runs import faults, plots, report
+from cfcl.runs import card, faults, plots, report
 from cfcl.runs.folders import Run
 from tests.runs.conftest import MakeRun
 
@@ -56,3 +56,13 @@ def test_a_plan_names_what_may_go_wrong() -> None:
         "30 % of devices offline in each round, 1 % of devices lost for good, 12.5 % of messages lost, links down as "
         "in down.csv; bytes are those without faults"
     )
+
+
+def test_who_is_hostile_is_told_in_the_card_and_before_a_run(make_run: MakeRun) -> None:
+    assert faults.hostile(configs.load("digits")) == ""
+    drawn = configs.load("digits", ["attack.devices=3", "attack.kind=model-flipped"])
+    assert faults.hostile(drawn) == "3 of 10, model-flipped"
+    named = make_run("cfcl-explicit", "attack.devices=[0, 2]")
+    text = card.render(named, card.Facts())
+    assert "- Some devices were hostile on purpose (2 of 3, items-noise). What it has learned of them" in text
+    assert "hostile" not in card.render(make_run("fedavg"), card.Facts())

@@ -88,7 +88,14 @@ def test_memory_grows_with_what_is_kept_and_with_processes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.2, "about 1 s"), (100, "about 100 s"), (600, "about 10 min"), (9000, "about 2.5 h")]
+    ("seconds", "text"),
+    [
+        (0.2, "about 1 s"),
+        (100, "about 100 s"),
+        (600, "about 10 min"),
+        (6060, "about 100 min"),  # 101, of which two digits are told
+        (9000, "about 2.5 h"),
+    ],
 )
 def test_durations_for_people(seconds: float, text: str) -> None:
     assert dry.duration(seconds) == text

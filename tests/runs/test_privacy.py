@@ -77,6 +77,15 @@ def test_who_is_not_traced_is_not_counted(tmp_path: Path) -> None:
     assert privacy.seen(run_of(small(*NOISY, "evaluation.num_traced=2"), tmp_path)) is None
 
 
+def test_what_is_lost_has_left_its_device(tmp_path: Path) -> None:
+    run = run_of(small(*NOISY, "faults.loss=1.0"), tmp_path)
+    assert run.pulls == ()
+    assert privacy.seen(run) is None
+    allowed = privacy.planned(run.config, run.setup)
+    assert allowed is not None
+    assert allowed.releases == 6
+
+
 def test_without_the_accountant_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(privacy, "epsilon", lambda *numbers: None)
     assert privacy.Spent(6, 4.0, 1e-5).told == (

@@ -12,14 +12,16 @@ from cfcl.protocol.link import Direct
 from cfcl.protocol.parties import Parties
 from cfcl.protocol.phases import Deliver, Phase, Push, Request, Upload
 from cfcl.protocol.steps import plainly, play
-from cfcl.sim import attacks
-from cfcl.sim.simulation import Simulation
+from cfcl.sim import attacks, world
 from tests.conftest import small
 from tests.played import played
 from tests.protocol.test_refusals import STEP, asked, host
 
 CONV = ("exchange.mode=activations", "model.encoder=conv", "model.widths=[4, 6]", "exchange.layer=block1")
 MODES = {"explicit": (), "implicit": ("exchange.mode=implicit",), "activations": CONV}
+
+
+FALSE_WEIGHT = ("attack.devices=1", "attack.kind=model-weight")
 
 
 def sent(phase: Phase, parties: Parties) -> Sequence[Message]:
@@ -199,8 +201,8 @@ def test_who_is_hostile() -> None:
 )
 def test_an_attack_that_there_is_no_room_for_is_refused(overrides: tuple[str, ...], complaint: str) -> None:
     with pytest.raises(CfclError, match=complaint):
-        Simulation(small("attack.devices=1", *overrides))
-    Simulation(small("attack.devices=1", *overrides, "exchange.method=fedavg"))
+        world.build(small("attack.devices=1", *overrides))
+    world.build(small("attack.devices=1", *overrides, "exchange.method=fedavg"))
 
 
 def test_the_observer_looks_at_what_was_sent() -> None:
@@ -211,3 +213,27 @@ def test_the_observer_looks_at_what_was_sent() -> None:
     first = [key for key in found[0] if key[0] == 3]
     assert len(first) == 8
     assert [key for key in first if found[0][key] != found[1][key]] == [(3, 2, 1), (3, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        # rules that look at no weights; the mean does
+        (("aggregation.rule=median",), (*FALSE_WEIGHT, "aggregation.rule=median"), True),
+        (("aggregation.rule=trimmed", "aggregation.trim=0.3"),
+         (*FALSE_WEIGHT, "aggregation.rule=trimmed", "aggregation.trim=0.3"), True),
+        ((), FALSE_WEIGHT, False),
+        # two neighbours with one budget have equal parts; a cap on what is kept cuts
+        (("exchange.buffer=lasting",), ("exchange.buffer=lasting", "defence.share=0.25"), True),
+        (("exchange.buffer=lasting",), ("exchange.buffer=lasting", "defence.cap=3"), False),
+        # embeddings of length one; a bound below it is another thing
+        (("exchange.mode=implicit",), ("exchange.mode=implicit", "defence.clip=1.5"), True),
+        (("exchange.mode=implicit",), ("exchange.mode=implicit", "defence.clip=0.5"), False),
+    ],
+)  # fmt: skip
+def test_runs_that_benchmarks_make_once_because_they_are_the_same(
+    one: tuple[str, ...], other: tuple[str, ...], same: bool
+) -> None:
+    first, second = played(*one), played(*other)
+    assert (first.files["metrics.jsonl"] == second.files["metrics.jsonl"]) == same
+    assert torch.equal(first.params, second.params) == same

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, fields
 from cfcl.records import Interval
 
 SEEN, TOLD = 0.5, 0.25
-"""Shares from which on an image counts as seen, and its class as told (of what is told from the originals)."""
+"""Shares from which on an image counts as seen, and its class as told: of what is told from the originals, and more
+than is told from the mean image."""
 OWN = "test half"
 """The public images that are half of the test split."""
 
@@ -87,6 +88,11 @@ class Audit:
         """The image itself."""
         return next(reading for reading in self.readings if reading.attack == "none")
 
+    @property
+    def _chance(self) -> float:
+        """The share whose class is told from the mean image."""
+        return max((item.recognised or 0.0 for item in self.readings if item.attack == "mean"), default=0.0)
+
     def verdicts(self) -> list[str]:
         """What this run sent, one sentence on each layer, one on 8 bits, and one on membership."""
         forms = dict.fromkeys((item.layer, item.form) for item in self.readings if item.attack == "inverter")
@@ -98,7 +104,7 @@ class Audit:
         rivals = [item for item in self.readings if (item.layer, item.form) == (layer, form)]
         matched, error = max(item.matched for item in rivals), min(item.relative for item in rivals)
         share, whole = max(item.recognised or 0.0 for item in rivals), self.original.recognised
-        kind = whole is not None and share >= TOLD * whole
+        kind = whole is not None and share >= TOLD * whole and share > self._chance
         word = (
             "the image can be seen"
             if matched >= SEEN

@@ -73,6 +73,11 @@ def altered(images: Tensor, config: AugmentConfig, *names: str | int) -> Tensor:
 
 def other(name: str, config: DataConfig, shape: tuple[int, int, int]) -> Tensor:
     """The training images of another set, resized and with the channels that the encoder takes."""
+    if name == config.dataset:
+        raise CfclError(
+            f"--other {name} is the set that the devices hold, so the attacker would have the private images: choose "
+            "another set, or none"
+        )
     found = datasets.load(DataConfig.model_validate({"dataset": name, "dir": config.dir}))
     most = torch.randperm(len(found.train_images), generator=rng.stream(0, "audit-other"))[:MOST]
     return intake.batch(found.train_images[most], shape)

@@ -21,11 +21,13 @@ def shortened(items: Float[Tensor, "items ..."], most: float) -> Float[Tensor, "
 
 def traits(items: Float[Tensor, "items ..."] | UInt8[Tensor, "items ..."]) -> Float[Tensor, "items 3"]:
     """Of each item the mean of its values, their standard deviation, and the mean difference between neighbours in a
-    row: brightness, contrast and roughness of an image.
+    row: brightness, contrast and roughness of an image. Rows of one value have no roughness.
     """
+    if len(items) == 0:  # torch warns of the deviation of nothing
+        return torch.zeros(0, 3, dtype=torch.float64, device=items.device)
     values = items.double()
-    rows = values.flatten(1)
-    rough = values.diff(dim=-1).abs().flatten(1).mean(dim=1)
+    rows, steps = values.flatten(1), values.diff(dim=-1).abs().flatten(1)
+    rough = steps.mean(dim=1) if steps.shape[1] > 0 else torch.zeros_like(rows[:, 0])
     return torch.stack([rows.mean(dim=1), rows.std(dim=1, correction=0), rough], dim=1)
 
 
@@ -49,7 +51,8 @@ def fair(sources: Int[Tensor, " items"], *, cap: int | None, share: float | None
     counts = Counter(owners).values()
     most = max(counts, default=0) if cap is None else min(max(counts, default=0), cap)
     if share is not None:
-        while most > min(counts, default=0) and most > share * sum(min(count, most) for count in counts):
+        # A share of a decimal fraction may be a bit below a whole number: 0.29 of 100 is 28.999999999999996.
+        while most > min(counts, default=0) and most > round(share * sum(min(count, most) for count in counts), 6):
             most -= 1
     stays = []
     for owner in reversed(owners):

@@ -95,11 +95,11 @@ def _spans(path: Path | None, columns: tuple[str, ...], known: Callable[[Key], b
         cells = [*row[:-1], row[-1] if row[-1].strip() else str(MOST)]
         numbers = tables.numbers(cells, len(columns), where)
         *key, start, end = map(int, numbers)
-        if tuple(map(int, numbers)) != numbers or not known(tuple(key)):
-            raise CfclError(
-                f"{where}: {','.join(row[:-2])!r:.60} is no {columns[0]} of this run: give whole numbers of devices "
-                "and links that there are"
-            )
+        if tuple(map(int, numbers)) != numbers:
+            raise CfclError(f"{where}: {','.join(row)!r:.60} has a fraction: give whole numbers of devices and steps")
+        if not known(tuple(key)):
+            what = "device" if columns[0] == "device" else "link"
+            raise CfclError(f"{where}: {','.join(row[:-2])!r:.60} is no {what} of this run: name one that there is")
         if not 0 <= start < end <= MOST:
             raise CfclError(f"{where}: from {start} to {end} is no time: give a step and a later one, up to {MOST:g}")
         found.setdefault(tuple(key), []).append((start, end))

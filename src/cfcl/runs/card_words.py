@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from cfcl.config import AugmentConfig, Config
+from cfcl.runs import faults
 
 OFF = AugmentConfig().model_dump()
 """What augmentation is off at."""
@@ -34,6 +35,7 @@ LEFT = {
     "from its embedding.",
     "model": "**Models** went to the server, which averages them. Something of the data may be guessed from a model.",
 }
+HOSTILE = "- Some devices were hostile on purpose ({hostile}). What it has learned of them is not known."
 SPLIT_BY_LABEL = ("labels", "overlapping", "common", "skewed", "dirichlet")
 
 
@@ -65,9 +67,11 @@ def unknown(config: Config, *, labelled: bool) -> list[str]:
         uses.append("the choice of items that are exchanged (this method is a yardstick)")
     told = f"Labels were used for {' and for '.join(uses)} only" if uses else "Labels were not used"
     judged = "validation" if config.data.validation > 0 else "test"
+    hostile = faults.hostile(config)
     return [
         "\n".join(
             [
+                *([HOSTILE.format(hostile=hostile)] if hostile else []),
                 f"- {told}; no loss saw any.",
                 f"- It was judged on the {judged} images of the same data, and tested on no others.",
                 "- Robustness was not tested: other cameras, noise, damage, images made to mislead it.",

@@ -87,7 +87,7 @@ def duration(seconds: float) -> str:
     """A rough time for people."""
     for unit, scale in (("h", 3600), ("min", 60)):
         if seconds >= 2 * scale:
-            return f"about {seconds / scale:.2g} {unit}"
+            return f"about {float(f'{seconds / scale:.2g}'):g} {unit}"
     return f"about {max(1, round(seconds))} s"
 
 
@@ -98,6 +98,7 @@ def _ground(one: Forecast) -> dict[str, str]:
     labels = f"{data.num_classes} labels" if data.num_classes else "no labels"
     split = "validation" if config.data.validation > 0 else "test"
     trouble = {"faults": faults.planned(config.faults)} if config.faults.active else {}
+    trouble |= {"hostile": told} if (told := faults.hostile(config)) else {}
     return {
         "data": f"{data.name}: {len(data.train_images):,} training and {len(data.test_images):,} {split} images of "
         f"{'×'.join(map(str, data.image_shape))}, {labels}",

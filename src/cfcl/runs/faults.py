@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from cfcl.config import FaultsConfig
+from cfcl.config import Config, FaultsConfig
 from cfcl.records import Faults, Record
 from cfcl.runs.folders import Run
 from cfcl.runs.series import series
@@ -29,6 +29,13 @@ def planned(faults: FaultsConfig) -> str:
     found = [f"{100 * chance:.3g} % {words}" for words, chance in chances.items() if chance > 0]
     found += [f"{words} as in {file.name}" for words, file in files.items() if file is not None]
     return f"{', '.join(found)}; bytes are those without faults"
+
+
+def hostile(config: Config) -> str:
+    """How many devices are hostile, and what they do; nothing where none is."""
+    wanted = config.attack.devices
+    number = wanted if isinstance(wanted, int) else len(wanted)
+    return f"{number:,} of {config.partition.num_devices:,}, {config.attack.kind}" if number else ""
 
 
 def told(records: Iterable[Record]) -> str:

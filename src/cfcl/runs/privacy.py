@@ -86,9 +86,12 @@ def seen(run: Run) -> Spent | None:
     """What records of pulls say, if all receivers were traced; pushes are counted as planned.
 
     With `records.explain` it is known which image was sent how often; without, a device may have sent one every time.
+    None where messages may get lost: they have left their device, and no record has them.
     """
     allowed, devices = planned(run.config, run.setup), len(run.setup.points)
     if allowed is None or run.setup.most_pushed is None or run.config.evaluation.num_traced < devices:
+        return None
+    if run.config.faults.active:
         return None
     steps: dict[tuple[int, int], set[int]] = defaultdict(set)
     for pull in run.pulls:

@@ -124,11 +124,15 @@ class Attack:
 
 
 def build(setting: Setting) -> Attack:
-    """The hostile devices of a run; a kind of attack that its method leaves no room for is refused."""
-    found = Attack(setting, hostile(setting.config))
+    """The hostile devices of a run."""
+    return Attack(setting, hostile(setting.config))
+
+
+def check(setting: Setting) -> None:
+    """Refuse a kind of attack that a run's method leaves no room for."""
     kind, policy = setting.config.attack.kind, setting.policy
-    if not found.devices or policy.choose is None:
-        return found
+    if not setting.config.attack.devices or policy.choose is None:
+        return
     if kind == "items-far" and setting.explicit:
         raise CfclError(
             "attack.kind='items-far' needs numbers without bounds, but exchange.mode='explicit' sends bytes: choose "
@@ -144,7 +148,6 @@ def build(setting: Setting) -> Attack:
             f"attack.kind='reserve-radii' needs radii, but exchange.method={setting.config.exchange.method!r} sends "
             "none with a reserve: choose attack.kind='reserve-noise', or exchange.method='cover'"
         )
-    return found
 
 
 def hostile(config: Config) -> frozenset[int]:

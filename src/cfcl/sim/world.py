@@ -25,7 +25,7 @@ from cfcl.objectives import Loss
 from cfcl.protocol import outages, releases
 from cfcl.protocol.parties import Rules
 from cfcl.records import Setup, Update
-from cfcl.sim import sizes
+from cfcl.sim import attacks, sizes
 from cfcl.sim.group import Group
 from cfcl.topology import Graph
 
@@ -162,6 +162,7 @@ def build(
         extras=objective.extras(encoder.initial.params),
         lacks=_lacks(config, dataset, parts) if "labels" in policy.needs else None,
     )
+    attacks.check(setting)
     return World(Rules(setting, graph, trouble), dataset, parts)
 
 
