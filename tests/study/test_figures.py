@@ -15,9 +15,10 @@ from matplotlib.lines import Line2D
 
 from cfcl import methods
 from cfcl.runs import style
-from cfcl.study import figures, layout, pages, report
+from cfcl.study import figures, layout, names, pages, report
 from cfcl.study.bundle import Measured, Study
 from cfcl.study.figures import distances, gains
+from cfcl.study.profiles import PROFILES
 from tests.study import made
 
 FIGURES = (
@@ -562,13 +563,11 @@ def test_gains_are_over_fedavg_and_over_uniform_exchange_of_the_mode() -> None:
     left, right = figures.draw(study)["gains"].axes
 
     colour = style.LOOKS["cover-explicit"].colour
-    assert [text.get_text() for text in left.texts] == ["+25.0", "+45.0", "+15.0"]
-    assert left.get_title("left") == "usps\npoints over FedAvg"
-    assert gains.hero(made.study({("gains", "svhn", "fedavg"): [LOW]})) is None
-    hero = gains.hero(study)
-    assert hero is not None
-    assert hero.axes[0].get_title("left") == "USPS, three labels per device\npoints over FedAvg"
-    assert [text.get_text() for text in right.texts] == ["+20.0"]  # of the implicit mode there is no uniform exchange
+    assert [text.get_text() for text in left.texts] == ["+25.0", "+45.0", "+15.0", "USPS: three kinds per device"]
+    assert [text.get_text() for text in right.texts] == [
+        "+20.0",  # of the implicit mode there is no uniform exchange
+        "2 seeds, bars: range",
+    ]
     assert _curve(right, colour).get_xdata() == pytest.approx([20.0])
     assert left.get_xlim() == right.get_xlim()
     assert [text.get_text() for text in left.get_yticklabels()] == [
@@ -576,3 +575,27 @@ def test_gains_are_over_fedavg_and_over_uniform_exchange_of_the_mode() -> None:
         "cover (ours), explicit",
         "cover (ours), implicit",
     ]
+
+
+def test_the_picture_that_stands_for_the_study_has_its_two_panels_and_fits_a_readme() -> None:
+    pair = {"fedavg": [(0.5, 0.5)], "uniform-explicit": [(0.4, 0.4)]}
+    panels = ("usps", "svhn", "usps-common")
+    study = made.study({("gains", panel, method): runs for panel in panels for method, runs in pair.items()})
+
+    hero = gains.hero(study)
+
+    assert hero is not None
+    headings = [text.get_text() for axes in hero.axes for text in axes.texts if text.get_fontweight() == "bold"]
+    assert headings == ["USPS: 80 % of every device's data are of one common kind", "USPS: three kinds per device"]
+    assert hero.axes[0].texts[0].get_text() == "\N{MINUS SIGN}10.0"
+    # 830 pixels over 7.8 inches are 106 an inch, so that print of 9 points is 13 pixels high
+    assert (hero.get_figwidth(), hero.dpi) == (7.8, 200)
+    alone = gains.hero(made.study({("gains", "usps-common", method): runs for method, runs in pair.items()}))
+    assert alone is not None
+    assert len(alone.axes) == 2
+    assert gains.hero(made.study({("gains", "svhn", "fedavg"): [LOW]})) is None
+
+
+def test_every_panel_of_the_registered_study_has_a_name_for_people() -> None:
+    assert list(names.PANELS) == [*list(PROFILES["registered"].panels)]
+    assert names.of("usps-short") == "usps-short"
