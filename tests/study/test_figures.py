@@ -205,6 +205,7 @@ def test_fig5_has_intervals_of_the_mean_from_three_seeds_on() -> None:
                 ("fig5", "usps", "oracle-explicit"): [HIGH, None, None],
                 ("fig5", "usps", "centralised"): [HIGH, HIGH, HIGH],
                 ("fig5", "digits", "cfcl-explicit"): [(0.25, 0.5)],
+                ("fig5", "digits", "cfcl-implicit"): [None],
             }
         )
     )["fig5"]
@@ -257,6 +258,38 @@ def test_a_panel_shows_the_seeds_that_all_its_methods_have() -> None:
     assert [_y(line)[0] for line in implicit.lines] == [50, 50]
     assert implicit.get_title("right") == "1–2 seeds, bands: range"
     assert _y(_curve(drawn["fig8"].axes[0], style.BLACK)) == [25]
+
+
+def test_fig5_has_a_panel_for_every_mode_that_travels_and_none_for_others() -> None:
+    study = made.study(
+        {
+            ("fig5", "usps", "fedavg"): [LOW],
+            ("fig5", "usps", "cfcl-explicit"): [HIGH],
+            ("fig5", "svhn", "uniform-explicit"): [(0.5, 0.6)],
+            ("fig5", "dial", "uniform-activations"): [HIGH],
+            ("fig5", "dial", "cover-implicit"): [(0.25, 0.5)],
+            ("fig5", "digits", "fedavg"): [LOW],
+            ("fig5", "digits", "cfcl-implicit"): [HIGH],
+        }
+    )
+
+    drawn = figures.draw(study)["fig5"].axes
+
+    assert [axes.get_title("left") for axes in drawn] == [
+        *("usps, explicit", "svhn, explicit"),
+        *("dial, activations", "dial, implicit"),
+        "digits, implicit",
+    ]
+    assert [[text.get_text() for text in axes.texts] for axes in drawn] == [
+        ["FedAvg", "CF-CL"],
+        ["uniform"],
+        ["uniform"],
+        ["cover (ours)"],
+        ["FedAvg", "CF-CL"],
+    ]
+    (usps, svhn, activations, implicit, _) = drawn
+    assert activations.get_ylim() == implicit.get_ylim()  # of one panel
+    assert usps.get_ylim() != svhn.get_ylim()
 
 
 def test_fig5_draws_the_steps_that_all_seeds_have() -> None:
