@@ -51,11 +51,11 @@ def test_a_page_about_every_figure(tmp_path: Path) -> None:
         "What the figures show: profile made",
         "Verdicts",
         *(FIGURES[f"fig{number}"].title for number in range(4, 12)),
-        "What each method gains",
-        "What faults cost",
         "Where selection matters",
-        "Accuracy against bytes between devices",
+        "What each method gains",
         "Where devices share most of what they have",
+        "Accuracy against bytes between devices",
+        "What faults cost",
         "Files",
     ]
     assert text.count("<svg ") == len(page.captions) == 13

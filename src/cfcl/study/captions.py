@@ -40,8 +40,9 @@ class Chapter:
 
 
 def chapters(study: Study, drawn: Mapping[str, Picture], older: str = "") -> list[Chapter]:
-    """A chapter per figure; `older` is the name of what is shown apart from the newest numerics."""
-    return [_chapter(study, FIGURES[name], drawn.get(name), older) for name in study.figures]
+    """A chapter per figure, in their order; `older` is the name of what is shown apart from the newest numerics."""
+    there = study.figures
+    return [_chapter(study, figure, drawn.get(name), older) for name, figure in FIGURES.items() if name in there]
 
 
 def _chapter(study: Study, figure: StudyFigure, picture: Picture | None, older: str) -> Chapter:
