@@ -22,7 +22,8 @@ MARKS = ("<!-- verdicts -->", "<!-- /verdicts -->")
 def render(found: Report) -> str:
     """The page as text."""
     newest, *others = found
-    parts = [f"# {_plain(newest.title)}", _plain(newest.lead), *map(_plain, report.notes(found)), *_verdicts(newest)]
+    parts = [f"# {_plain(newest.title)}", _plain(newest.lead), *map(_plain, report.notes(found))]
+    parts += [*_settings(newest), *_verdicts(newest)]
     parts += map(_plain, captions.HOW)
     parts += [text for item in newest.chapters for text in _chapter(item)]
     for part in others:
@@ -47,6 +48,12 @@ def insert_verdicts(part: Part, text: str, source: str, link: str) -> str:
     whole = f"[Every claim with its tests, its runs and its command]({link}). {_plain(part.missing)}".strip()
     lines = "\n".join(f"- {line}" for line in [*map(_plain, part.counts or [claims.NONE]), whole])
     return "\n\n".join([before + begin, lines, end + after])
+
+
+def _settings(part: Part) -> list[str]:
+    """In which claims are judged."""
+    rows = report.settings(part)
+    return [_folded(f"The settings of {len(rows)} panels", table(report.SETTINGS, rows))] if rows else []
 
 
 def _verdicts(part: Part) -> list[str]:

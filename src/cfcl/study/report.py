@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cfcl.errors import CfclError
-from cfcl.study import captions, claims, measures, verdicts
+from cfcl.study import captions, claims, measures, names, verdicts
 from cfcl.study.bundle import Study
 from cfcl.study.captions import Chapter
 from cfcl.study.claims import Judgement
@@ -24,6 +24,8 @@ LONG = 16
 
 HEAD = ("Claim", "Whose", "Verdict", "Sentence", "Tests", "Differences", "To decide", "Runs")
 """The columns of verdicts."""
+SETTINGS = ("Panel", "What it is", "Settings")
+"""Those of the settings in which claims are judged."""
 RULE = (
     "Differences are paired over seeds, with 95 % intervals, and taken from the number that a claim states, if any; "
     "positive ones speak for the claim. Every measure has a smallest size worth naming. A claim is supported if every "
@@ -150,22 +152,24 @@ def notes(report: Report) -> list[str]:
 def _settings(study: Study) -> list[str]:
     """Where claims were judged, and when that was settled."""
     panels = study.about.get("panels", {})
-    words = {panel: f"preset {preset}" for panel, preset in panels.items()} | study.about.get("settings", {})
     printed, ours = ([panel for panel in panels if study.of_paper(panel) == paper] for paper in (True, False))
     said = []
     if printed:
-        said.append(f"Claims of the paper and its drafts are judged in its settings: {_listed(words, printed)}.")
+        said.append(f"Claims of the paper and its drafts are judged in its settings: {', '.join(printed)}.")
     if ours:
-        said.append(f"Ours are judged in the settings that they are about: {_listed(words, ours)}.")
+        said.append(f"Ours are judged in the settings that they are about: {', '.join(ours)}.")
     if found := study.about.get("registered"):
         said.append(
-            f"Claims, sizes, seeds and settings were settled before the first run, in commit {found['commit']}."
+            f"Claims, sizes, seeds and settings were settled before the first run, in commit {found['commit'][:12]}."
         )
     return said
 
 
-def _listed(words: Mapping[str, str], panels: Sequence[str]) -> str:
-    return "; ".join(f"{panel} ({words[panel]})" for panel in panels)
+def settings(part: Part) -> list[list[str]]:
+    """A row per panel that claims are judged in, under `SETTINGS`; none where a profile has no settings of its own."""
+    panels = part.study.about.get("panels", {})
+    words = part.study.about.get("settings", {})
+    return [[panel, names.of(panel), words.get(panel, f"preset {preset}")] for panel, preset in panels.items()]
 
 
 def _count(judgements: Sequence[Judgement], what: str) -> str:

@@ -23,12 +23,20 @@ def render(found: Report) -> str:
         tag("h1", newest.title),
         tag("p", newest.lead, class_="lead"),
         *(tag("p", note) for note in report.notes(found)),
+        *_settings(newest),
         tag("nav", *(tag("a", name, href=f"#{to}") for name, to in (*judged, *chapters, *apart, ("Files", "files")))),
         _verdicts(newest),
         *map(_chapter, newest.chapters),
         *(_older(part) for part in others),
         _files(),
     )
+
+
+def _settings(part: Part) -> list[Html]:
+    """In which claims are judged."""
+    rows = report.settings(part)
+    table = page.table(report.SETTINGS, rows, words=True, stacked=True)
+    return [_fold(f"The settings of {len(rows)} panels", table)] if rows else []
 
 
 def _anchor(part: Part) -> str:
