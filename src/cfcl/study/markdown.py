@@ -78,9 +78,13 @@ def _test(row: list[str]) -> list[str]:
 
 
 def _sources(part: Part, item: Judgement) -> Markdown:
-    """Where the runs behind a claim are, and what does them."""
+    """Where the runs behind a claim are, and what does them; nothing, if there are none."""
+    if not item.findings:
+        return Markdown()
     figure = item.claim.figure
     lines = [_code(line).replace("|", "\\|") for line in part.commands(item)]
+    if figure not in part.study.figures:
+        return Markdown(" ".join(lines))
     return Markdown(
         " ".join([f"[{figure}](#{figure}{captions.suffix(part.older)}) in [cells.csv](cells.csv):", *lines])
     )

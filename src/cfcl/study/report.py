@@ -60,8 +60,11 @@ class Part:
 
     @property
     def tried(self) -> list[Judgement]:
-        """The claims that this study is about: what is counted, and what has a row."""
-        return [item for item in self.judgements if item.findings]
+        """The claims that this study is about: what is counted, and what has a row. What was registered is not left
+        out because it has not run.
+        """
+        whole = "registered" in self.study.about and not self.older
+        return [item for item in self.judgements if item.findings or whole]
 
     @property
     def counts(self) -> list[str]:
@@ -80,7 +83,8 @@ class Part:
 
     def commands(self, item: Judgement) -> list[str]:
         """What asks for the runs behind a claim."""
-        return captions.commands(self.study, item.claim.figure, {test.panel for test in item.findings})
+        panels = dict.fromkeys(test.panel for test in item.findings)
+        return captions.commands(self.study, item.claim.figure, panels)
 
     @property
     def rows(self) -> list[list[str]]:

@@ -59,6 +59,7 @@ def _verdicts(part: Part) -> Html:
             page.table(claims.DETAILS[1:], [_test(row[1:]) for row in claims.details([item])], words=True),
         )
         for item in part.tried
+        if item.findings
     ]
     judged = [
         tag("h2", "Verdicts"),
@@ -80,10 +81,14 @@ def _test(row: list[str]) -> list[str]:
 
 
 def _sources(part: Part, item: Judgement) -> Html:
-    """Where the runs behind a claim are, and what does them."""
+    """Where the runs behind a claim are, and what does them; nothing, if there are none."""
+    if not item.findings:
+        return Html()
     figure = item.claim.figure
+    lines = [tag("code", line) for line in part.commands(item)]
+    if figure not in part.study.figures:
+        return tag("div", *lines)
     chapter = tag("a", figure, href=f"#{figure}{captions.suffix(part.older)}")
-    lines = (tag("code", line) for line in part.commands(item))
     return tag("div", chapter, " in ", tag("a", "cells.csv", href="cells.csv"), *lines)
 
 
