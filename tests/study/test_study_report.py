@@ -535,3 +535,20 @@ def test_claims_wait_for_panels_in_registered_studies_only() -> None:
 
     assert panels(early) == ["usps-paper"]
     assert panels(settled) == ["usps-paper", "usps-study"]
+
+
+def test_a_report_begins_with_the_picture_that_stands_for_it(tmp_path: Path) -> None:
+    pair = {"fedavg": [[0.5, 0.5]], "uniform-explicit": [[0.4, 0.4]]}
+    study = made.study({("gains", "usps-common", method): runs for method, runs in pair.items()})
+
+    page, readme = _page(study), _readme(study)
+    written = {path.name for path in pages.write(report.compose(study), tmp_path)}
+
+    assert "hero.png" in written
+    assert readme.index(f"![{report.HERO}](hero.png)") < readme.index("All numbers are of numerics")
+    assert [caption.partition(":")[0] for caption in Page(page).captions] == [
+        "What each method gains at the end, in points",
+        "Final accuracy, as differences within a seed",
+    ]
+    assert page.index(report.HERO) < page.index("All numbers are of numerics")
+    assert "hero" not in _readme(made.study({("gains", "svhn", method): runs for method, runs in pair.items()}))

@@ -22,8 +22,9 @@ MARKS = ("<!-- verdicts -->", "<!-- /verdicts -->")
 def render(found: Report) -> str:
     """The page as text."""
     newest, *others = found
-    parts = [f"# {_plain(newest.title)}", _plain(newest.lead), *map(_plain, report.notes(found))]
-    parts += [*_settings(newest), *_verdicts(newest)]
+    parts = [f"# {_plain(newest.title)}", _plain(newest.lead)]
+    parts += [f"![{_plain(report.HERO)}](hero.png)"] if newest.hero else []
+    parts += [*map(_plain, report.notes(found)), *_settings(newest), *_verdicts(newest)]
     parts += map(_plain, captions.HOW)
     parts += [text for item in newest.chapters for text in _chapter(item)]
     for part in others:
@@ -53,7 +54,7 @@ def insert_verdicts(part: Part, text: str, source: str, link: str) -> str:
 def _settings(part: Part) -> list[str]:
     """In which claims are judged."""
     rows = report.settings(part)
-    return [_folded(f"The settings of {len(rows)} panels", table(report.SETTINGS, rows))] if rows else []
+    return [_folded("The settings, panel by panel", table(report.SETTINGS, rows))] if rows else []
 
 
 def _verdicts(part: Part) -> list[str]:

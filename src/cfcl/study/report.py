@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cfcl.errors import CfclError
+from cfcl.runs import style
 from cfcl.study import captions, claims, measures, names, verdicts
 from cfcl.study.bundle import Study
 from cfcl.study.captions import Chapter
 from cfcl.study.claims import Judgement
-from cfcl.study.figures import FIGURES, pictures
+from cfcl.study.figures import FIGURES, gains, pictures
+from cfcl.study.figures.figure import Picture
 
 FILES = {
     "cells.csv": "which run stands where in which figure",
@@ -19,6 +21,8 @@ FILES = {
     "study.json": "the profile, notes and milestones",
 }
 """What lies beside a report."""
+HERO = "What each method gains at the end, in points: differences within a seed, with 95 % intervals"
+"""What the picture that stands for a study shows."""
 LONG = 16
 """Tables with more rows are folded."""
 
@@ -45,6 +49,8 @@ class Part:
     chapters: list[Chapter]
     older: str = ""
     """Such as `numerics 1`, where there is a newer version."""
+    hero: Picture | None = None
+    """The picture that stands for the study, where it has one."""
 
     @property
     def title(self) -> str:
@@ -61,10 +67,11 @@ class Part:
     @property
     def tried(self) -> list[Judgement]:
         """The claims that this study is about: what is counted, and what has a row. What was registered is not left
-        out because it has not run.
+        out because it has not run; it comes last.
         """
-        whole = "registered" in self.study.about and not self.older
-        return [item for item in self.judgements if item.findings or whole]
+        if "registered" not in self.study.about or self.older:
+            return [item for item in self.judgements if item.findings]
+        return sorted(self.judgements, key=lambda item: item.verdict == verdicts.NOT_RUN)
 
     @property
     def counts(self) -> list[str]:
@@ -121,7 +128,9 @@ def compose(study: Study) -> Report:
 
 def _part(study: Study, older: str = "") -> Part:
     drawn = pictures(study, captions.suffix(older))
-    return Part(study, claims.judge(study), captions.chapters(study, drawn, older), older)
+    hero = None if older else gains.hero(study)
+    picture = Picture(style.to_png(hero), style.to_svg(hero, "hero"), hero.get_figwidth()) if hero else None
+    return Part(study, claims.judge(study), captions.chapters(study, drawn, older), older, picture)
 
 
 def split(study: Study) -> list[Study]:

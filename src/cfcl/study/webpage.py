@@ -22,6 +22,7 @@ def render(found: Report) -> str:
         newest.title,
         tag("h1", newest.title),
         tag("p", newest.lead, class_="lead"),
+        *_hero(newest),
         *(tag("p", note) for note in report.notes(found)),
         *_settings(newest),
         tag("nav", *(tag("a", name, href=f"#{to}") for name, to in (*judged, *chapters, *apart, ("Files", "files")))),
@@ -32,11 +33,19 @@ def render(found: Report) -> str:
     )
 
 
+def _hero(part: Part) -> list[Html]:
+    """The picture that stands for a study, and where there is more of it."""
+    if part.hero is None:
+        return []
+    more = tag("a", "All settings and numbers", href="#gains")
+    return [page.figure(_scaled(part.hero), report.HERO, page.join([f"{report.HERO}. ", more, "."]))]
+
+
 def _settings(part: Part) -> list[Html]:
     """In which claims are judged."""
     rows = report.settings(part)
     table = page.table(report.SETTINGS, rows, words=True, stacked=True)
-    return [_fold(f"The settings of {len(rows)} panels", table)] if rows else []
+    return [_fold("The settings, panel by panel", table)] if rows else []
 
 
 def _anchor(part: Part) -> str:
