@@ -32,8 +32,8 @@ FIGURES = (
     "fig11",
     "regime",
     "gains",
-    "frontier",
     "redundancy",
+    "frontier",
     "faults",
 )
 LOW, HIGH = (0.5, 0.5, 0.5), (0.5, 0.75, 1.0)
@@ -112,9 +112,7 @@ def test_every_figure_is_drawn_and_saved_with_the_same_bytes(tmp_path: Path) -> 
     *written, _, _ = pages.write(whole(), tmp_path / "one")  # no panel of it stands for the study
     pages.write(report.compose(everything()), tmp_path / "other")
 
-    names = [
-        f"{name}.{kind}" for name in sorted(FIGURES, key=lambda name: (len(name), name)) for kind in ("png", "svg")
-    ]
+    names = [f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")]
     assert [path.name for path in written] == names
     for path in written:
         assert path.read_bytes() == (tmp_path / "other" / path.name).read_bytes()
@@ -577,10 +575,33 @@ def test_the_frontier_counts_all_bytes_between_devices() -> None:
         }
     )
 
-    (axes,) = figures.draw(study)["frontier"].axes
+    axes, beside = figures.draw(study)["frontier"].axes
 
     assert _curve(axes, style.LOOKS["cover-explicit"].colour).get_xdata() == pytest.approx([4000.0])
     assert _curve(axes, style.LOOKS["uniform-explicit"].colour).get_xdata() == pytest.approx([3000.0])
+    assert _texts(beside) == ["no finished run"]  # of uniform exchange with n = 10
+
+
+def test_the_frontier_has_paired_differences_to_the_most_of_uniform_exchange() -> None:
+    def runs(*levels: float, pull: int) -> list[Measured]:
+        return [made.record((0.5, level, level), push=0, pull=pull) for level in levels]  # bytes a step; 20 steps
+
+    study = made.study(
+        {
+            ("frontier", "usps", "uniform-explicit", ("n", 2), ("reserve", 10)): runs(0.5, 0.6, pull=100),
+            ("frontier", "usps", "uniform-explicit", ("n", 10), ("reserve", 10)): runs(0.6, 0.7, pull=500),
+            ("frontier", "usps", "cover-explicit", ("n", 2), ("reserve", 10)): runs(0.7, 0.9, pull=150),
+        }
+    )
+
+    _, beside = figures.draw(study)["frontier"].axes
+
+    assert beside.get_title("left") == "points over uniform exchange, n=10"
+    assert _y(_curve(beside, style.LOOKS["uniform-explicit"].colour)) == pytest.approx([-10, 0])
+    assert _y(_curve(beside, style.LOOKS["cover-explicit"].colour)) == pytest.approx([15])
+    assert [[3000, 10], [3000, 20]] in _segments(beside)  # seeds 1 and 2
+    (dotted,) = [line for line in beside.lines if line.get_linestyle() == ":"]
+    assert list(np.asarray(dotted.get_xdata())) == [7500, 7500]  # 0.75 * 500 * 20
 
 
 def test_gains_are_over_fedavg_and_over_uniform_exchange_of_the_mode() -> None:
