@@ -15,9 +15,10 @@ from matplotlib.lines import Line2D
 
 from cfcl import methods
 from cfcl.runs import style
-from cfcl.study import figures, layout, pages, report
+from cfcl.study import figures, layout, names, pages, report
 from cfcl.study.bundle import Measured, Study
 from cfcl.study.figures import distances, gains
+from cfcl.study.profiles import PROFILES
 from tests.study import made
 
 FIGURES = (
@@ -31,8 +32,8 @@ FIGURES = (
     "fig11",
     "regime",
     "gains",
-    "frontier",
     "redundancy",
+    "frontier",
     "faults",
 )
 LOW, HIGH = (0.5, 0.5, 0.5), (0.5, 0.75, 1.0)
@@ -111,9 +112,7 @@ def test_every_figure_is_drawn_and_saved_with_the_same_bytes(tmp_path: Path) -> 
     *written, _, _ = pages.write(whole(), tmp_path / "one")  # no panel of it stands for the study
     pages.write(report.compose(everything()), tmp_path / "other")
 
-    names = [
-        f"{name}.{kind}" for name in sorted(FIGURES, key=lambda name: (len(name), name)) for kind in ("png", "svg")
-    ]
+    names = [f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")]
     assert [path.name for path in written] == names
     for path in written:
         assert path.read_bytes() == (tmp_path / "other" / path.name).read_bytes()
@@ -204,6 +203,7 @@ def test_fig5_has_intervals_of_the_mean_from_three_seeds_on() -> None:
                 ("fig5", "usps", "oracle-explicit"): [HIGH, None, None],
                 ("fig5", "usps", "centralised"): [HIGH, HIGH, HIGH],
                 ("fig5", "digits", "cfcl-explicit"): [(0.25, 0.5)],
+                ("fig5", "digits", "cfcl-implicit"): [None],
             }
         )
     )["fig5"]
@@ -256,6 +256,38 @@ def test_a_panel_shows_the_seeds_that_all_its_methods_have() -> None:
     assert [_y(line)[0] for line in implicit.lines] == [50, 50]
     assert implicit.get_title("right") == "1–2 seeds, bands: range"
     assert _y(_curve(drawn["fig8"].axes[0], style.BLACK)) == [25]
+
+
+def test_fig5_has_a_panel_for_every_mode_that_travels_and_none_for_others() -> None:
+    study = made.study(
+        {
+            ("fig5", "usps", "fedavg"): [LOW],
+            ("fig5", "usps", "cfcl-explicit"): [HIGH],
+            ("fig5", "svhn", "uniform-explicit"): [(0.5, 0.6)],
+            ("fig5", "dial", "uniform-activations"): [HIGH],
+            ("fig5", "dial", "cover-implicit"): [(0.25, 0.5)],
+            ("fig5", "digits", "fedavg"): [LOW],
+            ("fig5", "digits", "cfcl-implicit"): [HIGH],
+        }
+    )
+
+    drawn = figures.draw(study)["fig5"].axes
+
+    assert [axes.get_title("left") for axes in drawn] == [
+        *("usps, explicit", "svhn, explicit"),
+        *("dial, activations", "dial, implicit"),
+        "digits, implicit",
+    ]
+    assert [[text.get_text() for text in axes.texts] for axes in drawn] == [
+        ["FedAvg", "CF-CL"],
+        ["uniform"],
+        ["uniform"],
+        ["cover (ours)"],
+        ["FedAvg", "CF-CL"],
+    ]
+    (usps, svhn, activations, implicit, _) = drawn
+    assert activations.get_ylim() == implicit.get_ylim()  # of one panel
+    assert usps.get_ylim() != svhn.get_ylim()
 
 
 def test_fig5_draws_the_steps_that_all_seeds_have() -> None:
@@ -543,10 +575,33 @@ def test_the_frontier_counts_all_bytes_between_devices() -> None:
         }
     )
 
-    (axes,) = figures.draw(study)["frontier"].axes
+    axes, beside = figures.draw(study)["frontier"].axes
 
     assert _curve(axes, style.LOOKS["cover-explicit"].colour).get_xdata() == pytest.approx([4000.0])
     assert _curve(axes, style.LOOKS["uniform-explicit"].colour).get_xdata() == pytest.approx([3000.0])
+    assert _texts(beside) == ["no finished run"]  # of uniform exchange with n = 10
+
+
+def test_the_frontier_has_paired_differences_to_the_most_of_uniform_exchange() -> None:
+    def runs(*levels: float, pull: int) -> list[Measured]:
+        return [made.record((0.5, level, level), push=0, pull=pull) for level in levels]  # bytes a step; 20 steps
+
+    study = made.study(
+        {
+            ("frontier", "usps", "uniform-explicit", ("n", 2), ("reserve", 10)): runs(0.5, 0.6, pull=100),
+            ("frontier", "usps", "uniform-explicit", ("n", 10), ("reserve", 10)): runs(0.6, 0.7, pull=500),
+            ("frontier", "usps", "cover-explicit", ("n", 2), ("reserve", 10)): runs(0.7, 0.9, pull=150),
+        }
+    )
+
+    _, beside = figures.draw(study)["frontier"].axes
+
+    assert beside.get_title("left") == "points over uniform exchange, n=10"
+    assert _y(_curve(beside, style.LOOKS["uniform-explicit"].colour)) == pytest.approx([-10, 0])
+    assert _y(_curve(beside, style.LOOKS["cover-explicit"].colour)) == pytest.approx([15])
+    assert [[3000, 10], [3000, 20]] in _segments(beside)  # seeds 1 and 2
+    (dotted,) = [line for line in beside.lines if line.get_linestyle() == ":"]
+    assert list(np.asarray(dotted.get_xdata())) == [7500, 7500]  # 0.75 * 500 * 20
 
 
 def test_gains_are_over_fedavg_and_over_uniform_exchange_of_the_mode() -> None:
@@ -562,13 +617,11 @@ def test_gains_are_over_fedavg_and_over_uniform_exchange_of_the_mode() -> None:
     left, right = figures.draw(study)["gains"].axes
 
     colour = style.LOOKS["cover-explicit"].colour
-    assert [text.get_text() for text in left.texts] == ["+25.0", "+45.0", "+15.0"]
-    assert left.get_title("left") == "usps\npoints over FedAvg"
-    assert gains.hero(made.study({("gains", "svhn", "fedavg"): [LOW]})) is None
-    hero = gains.hero(study)
-    assert hero is not None
-    assert hero.axes[0].get_title("left") == "USPS, three labels per device\npoints over FedAvg"
-    assert [text.get_text() for text in right.texts] == ["+20.0"]  # of the implicit mode there is no uniform exchange
+    assert [text.get_text() for text in left.texts] == ["+25.0", "+45.0", "+15.0", "USPS: three kinds per device"]
+    assert [text.get_text() for text in right.texts] == [
+        "+20.0",  # of the implicit mode there is no uniform exchange
+        "2 seeds, bars: range",
+    ]
     assert _curve(right, colour).get_xdata() == pytest.approx([20.0])
     assert left.get_xlim() == right.get_xlim()
     assert [text.get_text() for text in left.get_yticklabels()] == [
@@ -576,3 +629,27 @@ def test_gains_are_over_fedavg_and_over_uniform_exchange_of_the_mode() -> None:
         "cover (ours), explicit",
         "cover (ours), implicit",
     ]
+
+
+def test_the_picture_that_stands_for_the_study_has_its_two_panels_and_fits_a_readme() -> None:
+    pair = {"fedavg": [(0.5, 0.5)], "uniform-explicit": [(0.4, 0.4)]}
+    panels = ("usps", "svhn", "usps-common")
+    study = made.study({("gains", panel, method): runs for panel in panels for method, runs in pair.items()})
+
+    hero = gains.hero(study)
+
+    assert hero is not None
+    headings = [text.get_text() for axes in hero.axes for text in axes.texts if text.get_fontweight() == "bold"]
+    assert headings == ["USPS: 80 % of every device's data are of one common kind", "USPS: three kinds per device"]
+    assert hero.axes[0].texts[0].get_text() == "\N{MINUS SIGN}10.0"
+    # 830 pixels over 7.8 inches are 106 an inch, so that print of 9 points is 13 pixels high
+    assert (hero.get_figwidth(), hero.dpi) == (7.8, 200)
+    alone = gains.hero(made.study({("gains", "usps-common", method): runs for method, runs in pair.items()}))
+    assert alone is not None
+    assert len(alone.axes) == 2
+    assert gains.hero(made.study({("gains", "svhn", "fedavg"): [LOW]})) is None
+
+
+def test_every_panel_of_the_registered_study_has_a_name_for_people() -> None:
+    assert list(names.PANELS) == [*list(PROFILES["registered"].panels)]
+    assert names.of("usps-short") == "usps-short"

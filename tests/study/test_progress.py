@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from cfcl.records import Done, Failed, Final
-from cfcl.study import claims, progress
+from cfcl.study import claims, progress, report
 from cfcl.study.progress import StudyProgress, TimeLeft, minutes
 from tests.conftest import small
 from tests.study import made
@@ -68,4 +68,5 @@ def test_verdicts_name_only_what_was_tried() -> None:
 def test_a_study_without_claims_says_so() -> None:
     study = made.study({("regime", "digits", "cfcl-explicit", ("variation", "base")): [[0.2] * 3]})
 
-    assert progress.verdicts(claims.judge(study)) == "No claim is about these figures."
+    assert progress.verdicts(claims.judge(study)) == ""
+    assert report.compose(study)[0].lead == "No claim is about these figures."

@@ -9,6 +9,7 @@ import pytest
 from cfcl.errors import CfclError
 from cfcl.study import markdown, registration, report, webpage
 from cfcl.study.profiles import PROFILES, Profile
+from tests.runs.test_report import Page
 from tests.study import made
 from tests.study.conftest import TINY
 
@@ -92,15 +93,22 @@ def test_a_report_names_the_commit_and_the_settings_of_claims() -> None:
         {("fig5", "usps", "fedavg"): [[0.5, 0.5]]},
         panels={"usps-common": "usps", "usps": "usps-study"},
         settings={"usps-common": "preset usps, partition.kind=common"},
-        registered={"commit": "abc123", "sha256": "0"},
+        registered={"commit": "0123456789abcdef", "sha256": "0"},
     )
 
     found = report.compose(study)
     said = " ".join(report.notes(found))
 
-    assert "settled before the first run, in commit abc123." in said
-    assert "in its settings: usps (preset usps-study). Ours" in said
-    assert "that they are about: usps-common (preset usps, partition.kind=common)." in said
+    assert "settled before the first run, in commit 0123456789ab." in said
+    assert "in its settings: usps. Ours" in said
+    assert "that they are about: usps-common." in said
+    common = "USPS: 80 % of every device's data are of one common kind"
+    assert report.settings(found[0]) == [
+        ["usps-common", common, "preset usps, partition.kind=common"],
+        ["usps", "USPS: three kinds per device", "preset usps-study"],
+    ]
+    assert f"| usps-common | {common} | preset usps, partition.kind=common |" in markdown.render(found)
+    assert Page(webpage.render(found)).tables[0][0] == ["Panel", "What it is", "Settings"]
     for page in (markdown.render(found).replace("\\", ""), webpage.render(found)):
         assert page.index("that they are about: usps-common") < page.index(
             "Verdicts</h2>" if "<h2" in page else "## Verdicts"

@@ -51,11 +51,11 @@ def test_a_page_about_every_figure(tmp_path: Path) -> None:
         "What the figures show: profile made",
         "Verdicts",
         *(FIGURES[f"fig{number}"].title for number in range(4, 12)),
-        "What each method gains",
-        "What faults cost",
         "Where selection matters",
-        "Accuracy against bytes between devices",
+        "What each method gains",
         "Where devices share most of what they have",
+        "Accuracy against bytes between devices",
+        "What faults cost",
         "Files",
     ]
     assert text.count("<svg ") == len(page.captions) == 13
@@ -483,3 +483,72 @@ def test_a_figure_of_another_version_is_refused() -> None:
 
     with pytest.raises(CfclError, match="figure 'fig12' of the study is not known to this cfcl: use the version"):
         report.compose(study)
+
+
+def test_what_was_registered_is_counted_also_where_it_has_not_run() -> None:
+    curves = {f"{method}-explicit": [[0.5, level]] * 3 for method, level in (("cover", 0.75), ("uniform", 0.5))}
+    study = made.study(
+        {("fig5", panel, method): runs for panel in ("usps-common", "usps-ring") for method, runs in curves.items()},
+        profile="registered",
+        panels={"usps-common": "usps", "usps-ring": "usps"},
+        registered={"commit": "0123456789abcdef", "sha256": "0"},
+    )
+
+    (part,) = report.compose(study)
+
+    # 12a and 12b have runs in their one panel, 75 % being 25 points above 50; 12g is about digits-common, too
+    assert part.counts == [
+        "Of 32 claims of the paper and its drafts: 32 not run.",
+        "Of 31 claims of ours: 2 supported (12a, 12b), 1 undecided, 28 not run.",
+    ]
+    rows = {row[0]: row for row in part.rows}
+    assert len(rows) == 63
+    assert [rows["12g"][place] for place in (2, 4, 6)] == [
+        "? undecided",
+        "1 of 2 supported, 1 not run",
+        "missing runs",
+    ]
+    assert [rows["13a"][place] for place in (2, 4, 5, 6)] == ["– not run", "0 of 1 supported, 1 not run", "–", ""]
+    assert [rows["5d"][place] for place in (2, 4, 5, 6)] == [
+        "– not run",
+        "not run",
+        "–",
+        "",
+    ]  # no run of novel is planned
+    page, readme = webpage.render([part]), markdown.render([part])
+    for text in (page, readme):
+        assert "cfcl reproduce redundancy --profile registered --panels usps" in text
+        assert "#redundancy" not in text
+        assert "--panels usps-ring --seeds 1-3" in text
+    assert "Claim 5d" not in page
+    assert "nothing of this panel has run" in page
+
+
+def test_claims_wait_for_panels_in_registered_studies_only() -> None:
+    places = {("fig4", "usps-paper", "fedavg"): [LOW]}
+    early = made.study(places, profile="registered", panels={"usps-paper": "usps-paper"})
+    settled = replace(early, about={**early.about, "registered": {"commit": "0", "sha256": "0"}})
+
+    def panels(study: Study) -> list[str]:
+        (found,) = [item for item in claims.judge(study) if item.claim.id == "4b"]
+        return [test.panel for test in found.findings]
+
+    assert panels(early) == ["usps-paper"]
+    assert panels(settled) == ["usps-paper", "usps-study"]
+
+
+def test_a_report_begins_with_the_picture_that_stands_for_it(tmp_path: Path) -> None:
+    pair = {"fedavg": [[0.5, 0.5]], "uniform-explicit": [[0.4, 0.4]]}
+    study = made.study({("gains", "usps-common", method): runs for method, runs in pair.items()})
+
+    page, readme = _page(study), _readme(study)
+    written = {path.name for path in pages.write(report.compose(study), tmp_path)}
+
+    assert "hero.png" in written
+    assert readme.index(f"![{report.HERO}](hero.png)") < readme.index("All numbers are of numerics")
+    assert [caption.partition(":")[0] for caption in Page(page).captions] == [
+        "What each method gains at the end, in points",
+        "Final accuracy, as differences within a seed",
+    ]
+    assert page.index(report.HERO) < page.index("All numbers are of numerics")
+    assert "hero" not in _readme(made.study({("gains", "svhn", method): runs for method, runs in pair.items()}))

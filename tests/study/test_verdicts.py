@@ -48,6 +48,10 @@ def test_the_number_of_seeds_that_would_decide() -> None:
     estimate = interval([1.0, 2.0, 3.0])
     assert estimate is not None
     assert verdicts.seeds_needed(estimate, POINT) == 7
+    # Two seeds may lie as close together as they like: nothing is decided by fewer than three.
+    pair = interval([9.9999, 10.0001])
+    assert pair is not None
+    assert verdicts.seeds_needed(pair, POINT) == 3
     # On the edge no number of seeds will do.
     edge = interval([0.0, 1.0, 2.0])
     assert edge is not None

@@ -105,6 +105,7 @@ def reproduce(
             wish, out, num_workers=workers, device=device, overrides=overrides_with(None, data_dir), console=console
         )
         console.print(progress.verdicts(ended.report[0].judgements))
+        console.print(ended.report[0].lead)
         console.print(f"Report: {ended.folder / 'report.html'}", soft_wrap=True)
         for outcome in ended.failed:
             run = outcome.config
@@ -135,6 +136,7 @@ def redraw(
         if into is not None:
             pages.insert_verdicts(found, folder, into)
         console.print(progress.verdicts(found[0].judgements))
+        console.print(found[0].lead)
         console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
 
 

@@ -1,6 +1,6 @@
 """What a report says of each figure: its title, how to read it, and where it comes from."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from cfcl.shown import command
@@ -40,8 +40,9 @@ class Chapter:
 
 
 def chapters(study: Study, drawn: Mapping[str, Picture], older: str = "") -> list[Chapter]:
-    """A chapter per figure; `older` is the name of what is shown apart from the newest numerics."""
-    return [_chapter(study, FIGURES[name], drawn.get(name), older) for name in study.figures]
+    """A chapter per figure, in their order; `older` is the name of what is shown apart from the newest numerics."""
+    there = study.figures
+    return [_chapter(study, figure, drawn.get(name), older) for name, figure in FIGURES.items() if name in there]
 
 
 def _chapter(study: Study, figure: StudyFigure, picture: Picture | None, older: str) -> Chapter:
@@ -70,14 +71,16 @@ def suffix(older: str) -> str:
     return f"-{older.replace(' ', '-')}" if older else ""
 
 
-def commands(study: Study, figure: str, panels: Container[str] | None = None) -> list[str]:
+def commands(study: Study, figure: str, panels: Collection[str] | None = None) -> list[str]:
     """What asks for the runs behind a figure, or some panels of it: a line for all that have the same seeds.
 
-    Seeds that are the profile's own need not be named.
+    Seeds that are the profile's own need not be named, nor those of a panel that has not run.
     """
     profile = PROFILES.get(study.about["profile"])
     groups: dict[tuple[int, ...], list[str]] = {}
-    for panel in (panel for panel in study.panels(figure) if panels is None or panel in panels):
+    there = study.panels(figure)
+    chosen = there if panels is None else sorted(panels, key=[*there, *panels].index)
+    for panel in chosen:
         mine = {cell.seed for cell in study.cells if (cell.figure, cell.panel) == (figure, panel)}
         seeds = tuple(sorted(mine - {study.about["pilot"]}))
         own = profile is not None and seeds == FIGURES[figure].seeds_of(profile, panel)

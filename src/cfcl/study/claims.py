@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 
 from cfcl.study import lines, measures, verdicts
 from cfcl.study.bundle import Measured, Selection, Study
+from cfcl.study.figures import FIGURES
 from cfcl.study.measures import COSTS, Interval, Mark, Saving, saving
+from cfcl.study.profiles import PROFILES
+from cfcl.study.values import printed_settings
 from cfcl.study.verdicts import Bounds, Evidence
 
 NONE = "No claim is about these figures."
@@ -175,9 +178,11 @@ def load() -> tuple[Mapping[str, Scale], tuple[Claim, ...]]:
 
 
 def judge(study: Study) -> list[Judgement]:
-    """A judgement on every claim, in order of figures; claims of our own only where there is something to judge."""
+    """A judgement on every claim, in order of figures; claims of our own only where there is something to judge, or
+    where they were registered.
+    """
     found = [Judgement(claim, _findings(study, claim)) for claim in load()[1]]
-    return [item for item in found if item.findings or item.claim.whose != "ours"]
+    return [item for item in found if item.findings or item.claim.whose != "ours" or "registered" in study.about]
 
 
 def details(judgements: Iterable[Judgement]) -> list[list[str]]:
@@ -228,6 +233,20 @@ def _tried(study: Study, claim: Claim) -> Iterable[tuple[str, str, Evidence, str
             methods = {_fill(_place(item)["method"], case) for item in (*claim.plus, *claim.minus)}
             if claim.whose != "ours" or methods <= there:
                 yield panel, _words(case), *_test(study, claim, panel, case)
+    for panel in _awaited(study, claim):
+        yield panel, "", Evidence(None), "nothing of this panel has run"
+
+
+def _awaited(study: Study, claim: Claim) -> list[str]:
+    """The panels in which a registered claim is to be judged, and of which there is nothing yet: no claim is decided
+    without them.
+    """
+    profile, figure = PROFILES.get(study.about["profile"]), FIGURES[claim.figure]
+    if profile is None or "registered" not in study.about or not figure.seeds(profile):
+        return []
+    printed = [name for name in figure.panels(profile) if printed_settings(profile.panels[name].preset)]
+    wanted = claim.on or (printed if claim.whose != "ours" else [])
+    return [panel for panel in wanted if panel not in study.panels(claim.figure)]
 
 
 def _cases(study: Study, claim: Claim, panel: str) -> list[Case]:

@@ -22,7 +22,9 @@ MARKS = ("<!-- verdicts -->", "<!-- /verdicts -->")
 def render(found: Report) -> str:
     """The page as text."""
     newest, *others = found
-    parts = [f"# {_plain(newest.title)}", _plain(newest.lead), *map(_plain, report.notes(found)), *_verdicts(newest)]
+    parts = [f"# {_plain(newest.title)}", _plain(newest.lead)]
+    parts += [f"![{_plain(report.HERO)}](hero.png)"] if newest.hero else []
+    parts += [*map(_plain, report.notes(found)), *_settings(newest), *_verdicts(newest)]
     parts += map(_plain, captions.HOW)
     parts += [text for item in newest.chapters for text in _chapter(item)]
     for part in others:
@@ -49,6 +51,12 @@ def insert_verdicts(part: Part, text: str, source: str, link: str) -> str:
     return "\n\n".join([before + begin, lines, end + after])
 
 
+def _settings(part: Part) -> list[str]:
+    """In which claims are judged."""
+    rows = report.settings(part)
+    return [_folded("The settings, panel by panel", table(report.SETTINGS, rows))] if rows else []
+
+
 def _verdicts(part: Part) -> list[str]:
     if not part.rows:
         return []
@@ -71,9 +79,13 @@ def _test(row: list[str]) -> list[str]:
 
 
 def _sources(part: Part, item: Judgement) -> Markdown:
-    """Where the runs behind a claim are, and what does them."""
+    """Where the runs behind a claim are, and what does them; nothing, if there are none."""
+    if not item.findings:
+        return Markdown()
     figure = item.claim.figure
     lines = [_code(line).replace("|", "\\|") for line in part.commands(item)]
+    if figure not in part.study.figures:
+        return Markdown(" ".join(lines))
     return Markdown(
         " ".join([f"[{figure}](#{figure}{captions.suffix(part.older)}) in [cells.csv](cells.csv):", *lines])
     )

@@ -7,9 +7,7 @@ from urllib.parse import quote
 from cfcl import reading
 from cfcl.errors import CfclError
 from cfcl.files import write_atomically
-from cfcl.runs import style
 from cfcl.study import markdown, webpage
-from cfcl.study.figures import gains
 from cfcl.study.report import Report
 
 
@@ -23,8 +21,8 @@ def write(report: Report, folder: Path) -> list[Path]:
         if item.picture:
             drawing = f'<?xml version="1.0" encoding="utf-8"?>\n{item.picture.svg}'
             files |= {folder / f"{item.name}.png": item.picture.png, folder / f"{item.name}.svg": drawing.encode()}
-    if drawn := gains.hero(report[0].study):
-        files[folder / "hero.png"] = style.to_png(drawn)
+    if hero := report[0].hero:
+        files[folder / "hero.png"] = hero.png
     files |= {
         folder / "README.md": markdown.render(report).encode(),
         folder / "report.html": webpage.render(report).encode(),

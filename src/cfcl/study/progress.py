@@ -13,9 +13,8 @@ from rich.text import Text
 from cfcl.config import Config
 from cfcl.records import Done, Evaluation, Failed, Record, Warned
 from cfcl.shown import Words
-from cfcl.study import claims
 from cfcl.study.claims import Judgement
-from cfcl.study.verdicts import CONTRADICTED, MARKS, NO_DIFFERENCE, SUPPORTED
+from cfcl.study.verdicts import CONTRADICTED, MARKS, NO_DIFFERENCE, NOT_RUN, SUPPORTED
 
 
 class StudyProgress(Progress):
@@ -122,10 +121,10 @@ def minutes(seconds: float) -> str:
 
 
 def verdicts(judgements: Iterable[Judgement]) -> Table | str:
-    """One line per claim that there is something to say about."""
-    found = [item for item in judgements if item.findings]
+    """One line per claim that there is something to say about, not of those that have not run; empty without any."""
+    found = [item for item in judgements if item.verdict != NOT_RUN]
     if not found:
-        return claims.NONE
+        return ""
     table = Table(
         title=Text("\nVerdicts", "bold"),
         title_justify="left",

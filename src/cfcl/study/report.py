@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cfcl.errors import CfclError
-from cfcl.study import captions, claims, measures, verdicts
+from cfcl.runs import style
+from cfcl.study import captions, claims, measures, names, verdicts
 from cfcl.study.bundle import Study
 from cfcl.study.captions import Chapter
 from cfcl.study.claims import Judgement
-from cfcl.study.figures import FIGURES, pictures
+from cfcl.study.figures import FIGURES, gains, pictures
+from cfcl.study.figures.figure import Picture
 
 FILES = {
     "cells.csv": "which run stands where in which figure",
@@ -19,11 +21,15 @@ FILES = {
     "study.json": "the profile, notes and milestones",
 }
 """What lies beside a report."""
+HERO = "What each method gains at the end, in points: differences within a seed, with 95 % intervals"
+"""What the picture that stands for a study shows."""
 LONG = 16
 """Tables with more rows are folded."""
 
 HEAD = ("Claim", "Whose", "Verdict", "Sentence", "Tests", "Differences", "To decide", "Runs")
 """The columns of verdicts."""
+SETTINGS = ("Panel", "What it is", "Settings")
+"""Those of the settings in which claims are judged."""
 RULE = (
     "Differences are paired over seeds, with 95 % intervals, and taken from the number that a claim states, if any; "
     "positive ones speak for the claim. Every measure has a smallest size worth naming. A claim is supported if every "
@@ -43,6 +49,8 @@ class Part:
     chapters: list[Chapter]
     older: str = ""
     """Such as `numerics 1`, where there is a newer version."""
+    hero: Picture | None = None
+    """The picture that stands for the study, where it has one."""
 
     @property
     def title(self) -> str:
@@ -58,8 +66,12 @@ class Part:
 
     @property
     def tried(self) -> list[Judgement]:
-        """The claims that this study is about: what is counted, and what has a row."""
-        return [item for item in self.judgements if item.findings]
+        """The claims that this study is about: what is counted, and what has a row. What was registered is not left
+        out because it has not run; it comes last.
+        """
+        if "registered" not in self.study.about or self.older:
+            return [item for item in self.judgements if item.findings]
+        return sorted(self.judgements, key=lambda item: item.verdict == verdicts.NOT_RUN)
 
     @property
     def counts(self) -> list[str]:
@@ -78,7 +90,8 @@ class Part:
 
     def commands(self, item: Judgement) -> list[str]:
         """What asks for the runs behind a claim."""
-        return captions.commands(self.study, item.claim.figure, {test.panel for test in item.findings})
+        panels = dict.fromkeys(test.panel for test in item.findings)
+        return captions.commands(self.study, item.claim.figure, panels)
 
     @property
     def rows(self) -> list[list[str]]:
@@ -115,7 +128,9 @@ def compose(study: Study) -> Report:
 
 def _part(study: Study, older: str = "") -> Part:
     drawn = pictures(study, captions.suffix(older))
-    return Part(study, claims.judge(study), captions.chapters(study, drawn, older), older)
+    hero = None if older else gains.hero(study)
+    picture = Picture(style.to_png(hero), style.to_svg(hero, "hero"), hero.get_figwidth()) if hero else None
+    return Part(study, claims.judge(study), captions.chapters(study, drawn, older), older, picture)
 
 
 def split(study: Study) -> list[Study]:
@@ -150,22 +165,24 @@ def notes(report: Report) -> list[str]:
 def _settings(study: Study) -> list[str]:
     """Where claims were judged, and when that was settled."""
     panels = study.about.get("panels", {})
-    words = {panel: f"preset {preset}" for panel, preset in panels.items()} | study.about.get("settings", {})
     printed, ours = ([panel for panel in panels if study.of_paper(panel) == paper] for paper in (True, False))
     said = []
     if printed:
-        said.append(f"Claims of the paper and its drafts are judged in its settings: {_listed(words, printed)}.")
+        said.append(f"Claims of the paper and its drafts are judged in its settings: {', '.join(printed)}.")
     if ours:
-        said.append(f"Ours are judged in the settings that they are about: {_listed(words, ours)}.")
+        said.append(f"Ours are judged in the settings that they are about: {', '.join(ours)}.")
     if found := study.about.get("registered"):
         said.append(
-            f"Claims, sizes, seeds and settings were settled before the first run, in commit {found['commit']}."
+            f"Claims, sizes, seeds and settings were settled before the first run, in commit {found['commit'][:12]}."
         )
     return said
 
 
-def _listed(words: Mapping[str, str], panels: Sequence[str]) -> str:
-    return "; ".join(f"{panel} ({words[panel]})" for panel in panels)
+def settings(part: Part) -> list[list[str]]:
+    """A row per panel that claims are judged in, under `SETTINGS`; none where a profile has no settings of its own."""
+    panels = part.study.about.get("panels", {})
+    words = part.study.about.get("settings", {})
+    return [[panel, names.of(panel), words.get(panel, f"preset {preset}")] for panel, preset in panels.items()]
 
 
 def _count(judgements: Sequence[Judgement], what: str) -> str:

@@ -118,6 +118,11 @@ class Selection:
     """Mean distance of an item to all centroids of its receiver; records of numerics 1 do not have it."""
 
 
+def printed_settings(preset: str) -> bool:
+    """Whether a preset has the paper's own settings, or the study's reading of them."""
+    return preset.endswith(("-paper", "-study"))
+
+
 @dataclass(frozen=True)
 class Study:
     """All of it."""
@@ -174,8 +179,7 @@ class Study:
 
     def of_paper(self, panel: str) -> bool:
         """Whether the paper's claims are judged in a panel: its own settings, or the study's reading of them."""
-        preset = self.about.get("panels", {}).get(panel, "-study")
-        return str(preset).endswith(("-paper", "-study"))
+        return printed_settings(str(self.about.get("panels", {}).get(panel, "-study")))
 
     def milestones(self, panel: str, mode: str) -> list[float]:
         """Accuracies to be reached, from low to high, set by the pilot; empty without one."""

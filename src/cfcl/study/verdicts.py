@@ -86,7 +86,7 @@ def seeds_needed(estimate: Interval, bounds: Bounds) -> int | None:
     mean, spread = statistics.fmean(values), statistics.stdev(values)
     low, high = (_placed(estimate, bound) for bound in (bounds.low, bounds.high))
     room = low - mean if mean < low else mean - high if mean > high else min(high - mean, mean - low)
-    number = len(values)
+    number = max(len(values), FEWEST_SEEDS)
     while _reach(spread, number) >= room:
         if number >= MOST_SEEDS:
             return None

@@ -22,13 +22,30 @@ def render(found: Report) -> str:
         newest.title,
         tag("h1", newest.title),
         tag("p", newest.lead, class_="lead"),
+        *_hero(newest),
         *(tag("p", note) for note in report.notes(found)),
+        *_settings(newest),
         tag("nav", *(tag("a", name, href=f"#{to}") for name, to in (*judged, *chapters, *apart, ("Files", "files")))),
         _verdicts(newest),
         *map(_chapter, newest.chapters),
         *(_older(part) for part in others),
         _files(),
     )
+
+
+def _hero(part: Part) -> list[Html]:
+    """The picture that stands for a study, and where there is more of it."""
+    if part.hero is None:
+        return []
+    more = tag("a", "All settings and numbers", href="#gains")
+    return [page.figure(_scaled(part.hero), report.HERO, page.join([f"{report.HERO}. ", more, "."]))]
+
+
+def _settings(part: Part) -> list[Html]:
+    """In which claims are judged."""
+    rows = report.settings(part)
+    table = page.table(report.SETTINGS, rows, words=True, stacked=True)
+    return [_fold("The settings, panel by panel", table)] if rows else []
 
 
 def _anchor(part: Part) -> str:
@@ -51,6 +68,7 @@ def _verdicts(part: Part) -> Html:
             page.table(claims.DETAILS[1:], [_test(row[1:]) for row in claims.details([item])], words=True),
         )
         for item in part.tried
+        if item.findings
     ]
     judged = [
         tag("h2", "Verdicts"),
@@ -72,10 +90,14 @@ def _test(row: list[str]) -> list[str]:
 
 
 def _sources(part: Part, item: Judgement) -> Html:
-    """Where the runs behind a claim are, and what does them."""
+    """Where the runs behind a claim are, and what does them; nothing, if there are none."""
+    if not item.findings:
+        return Html()
     figure = item.claim.figure
+    lines = [tag("code", line) for line in part.commands(item)]
+    if figure not in part.study.figures:
+        return tag("div", *lines)
     chapter = tag("a", figure, href=f"#{figure}{captions.suffix(part.older)}")
-    lines = (tag("code", line) for line in part.commands(item))
     return tag("div", chapter, " in ", tag("a", "cells.csv", href="cells.csv"), *lines)
 
 

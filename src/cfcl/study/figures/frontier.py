@@ -12,6 +12,7 @@ from cfcl.runs import style
 from cfcl.study import layout, measures, tables
 from cfcl.study.bundle import Measured, Study, Value
 from cfcl.study.figures.figure import Entry, StudyFigure
+from cfcl.study.figures.gains import gain
 from cfcl.study.lines import between
 from cfcl.study.profiles import Panel, Profile
 from cfcl.study.tables import Column
@@ -19,7 +20,10 @@ from cfcl.study.tables import Column
 ITEMS = (1, 2, 5, 10)
 SIZES = (5, 10, 20, 30)
 USUAL_ITEMS, USUAL_SIZE = 2, 10
-BLIND = ("uniform-explicit", "bulk-explicit")
+BASE = "uniform-explicit"
+ENOUGH = 0.75
+"""Share of the bytes of uniform exchange with which our rule should get as far."""
+BLIND = (BASE, "bulk-explicit")
 """Along the number of items only."""
 SCORED = ("cfcl-explicit", "cover-explicit")
 """Along the size of the reserve, too."""
@@ -44,11 +48,14 @@ def entries(profile: Profile, panel: Panel) -> list[Entry]:
 
 
 def draw(study: Study, name: str) -> Figure | None:
-    """A panel per setting: each method along the number of items, and dashed along the size of the reserve."""
+    """A row per setting: each method along the number of items, and dashed along the size of the reserve.
+
+    Beside it stands how far each is above uniform exchange with the most items.
+    """
     names, looks = study.panels(name), layout.looks(study.methods(name))
-    figure, (row,) = layout.grid(1, len(names), width=7.0)
+    figure, rows = layout.grid(len(names), 2, width=5.5, sharex="row")
     drawn: dict[Axes, list[layout.End]] = {}
-    for axes, panel in zip(row, names, strict=True):
+    for (axes, beside), panel in zip(rows, names, strict=True):
         counts: list[int] = []
         for method in (*BLIND, *SCORED):
             if method not in looks:
@@ -67,23 +74,61 @@ def draw(study: Study, name: str) -> Figure | None:
             axes.axhline(level.mean, color=style.BLACK, linewidth=1.0)
             axes.annotate("FedAvg: nothing between devices", (1.0, level.mean), xycoords=("axes fraction", "data"),
                           ha="right", va="bottom", fontsize=8)  # fmt: skip
-        layout.title(axes, panel, layout.seeds(counts))
+        layout.title(axes, f"{panel}: final accuracy (%)", layout.seeds(counts))
+        ends = _gains(beside, study, name, panel, looks)
+        if ends:
+            drawn[beside] = ends
         if not counts:
             layout.blank(axes, "no finished run")
+            continue
         shown = [place.runs for key, place in tables.places(study, name).items() if key[0] == panel]
         known = [run.raw for runs in shown for run in runs.values() if run.raw is not None]
         if known:
-            axes.axvline(statistics.fmean(known), color=style.GREY, linewidth=1.0, linestyle=":")
-            axes.annotate("upload all data once", (statistics.fmean(known), 0.02), xycoords=("data", "axes fraction"),
-                          rotation=90, ha="right", va="bottom", fontsize=8, color=style.GREY)  # fmt: skip
-        if counts:
-            axes.set(xlabel="all bytes between devices", ylabel="final accuracy (%)", xscale="log")
-            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-            axes.xaxis.set_major_formatter(EngFormatter(unit="B"))
-            axes.xaxis.set_minor_formatter(NullFormatter())
-    for axes, ends in drawn.items():
-        layout.ends(axes, ends)
+            _upright(axes, statistics.fmean(known), "upload all data once")
+        axes.set(xlabel="all bytes between devices", xscale="log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_formatter(EngFormatter(unit="B"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        if ends:
+            beside.set_xlabel("all bytes between devices")
+    for axes, found_ends in drawn.items():
+        layout.ends(axes, found_ends)
     return figure if drawn else None
+
+
+def _gains(axes: Axes, study: Study, name: str, panel: str, looks: Mapping[str, style.Look]) -> list[layout.End]:
+    """Draw what each method is above uniform exchange with the most items, seed by seed; where the lines end."""
+    most = (ITEMS[-1], USUAL_SIZE)
+    theirs = study.find(name, panel, BASE, **place_of(most))
+    ends, counts = [], []
+    for method in (method for method in (*BLIND, *SCORED) if method in looks):
+        line = []
+        for place in _lines(method)["n"]:
+            runs = study.find(name, panel, method, **place_of(place))
+            if more := gain(runs, theirs):
+                line.append((statistics.fmean(map(between, runs.values())), more))
+        if not line:
+            continue
+        counts += [len(more.values) for _, more in line]
+        sizes, colour = [size for size, _ in line], looks[method].colour
+        axes.plot(sizes, [more.mean for _, more in line], **layout.curve(method, looks[method]))
+        wide = [(size, more) for size, more in line if len(more.values) > 1]
+        axes.vlines([size for size, _ in wide], [more.low for _, more in wide], [more.high for _, more in wide],
+                    color=colour, linewidth=1.2, alpha=0.8)  # fmt: skip
+        ends.append((parse(method).title, sizes[-1], line[-1][1].mean, colour))
+    layout.frame(axes, f"points over uniform exchange, n={ITEMS[-1]}", counts, "bars")
+    if ends:
+        axes.axhline(0.0, color=style.GREY, linewidth=0.8)
+        _upright(axes, ENOUGH * statistics.fmean(map(between, theirs.values())), f"{100 * ENOUGH:g} % of its bytes")
+    return ends
+
+
+def _upright(axes: Axes, size: float, text: str) -> None:
+    """A number of bytes, as a dotted line that says what it is."""
+    axes.axvline(size, color=style.GREY, linewidth=1.0, linestyle=":")
+    axes.annotate(text, (size, 0.15), xycoords=("data", "axes fraction"), xytext=(-3, 0), textcoords="offset points",
+                  rotation=90, ha="right", va="bottom", fontsize=8, color=style.GREY,
+                  bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0})  # fmt: skip
 
 
 def place_of(place: tuple[int, int]) -> Mapping[str, Value]:
@@ -111,7 +156,8 @@ def _line(
     axes.plot(sizes, means, **(layout.curve(method, look) | dashed))
     for size, level, (items, reserve) in zip(sizes, levels, points, strict=True):
         usual = (items, reserve) == (USUAL_ITEMS, USUAL_SIZE)
-        if level and method == "cover-explicit" and not (usual and along == "reserve"):
+        end = reserve in (min(SIZES), max(SIZES)) and along == "reserve"
+        if level and method == "cover-explicit" and (along == "n" or (end and not usual)):
             text = f"n={items}" if along == "n" else f"K={reserve}"
             axes.annotate(text, (size, level.mean), xytext=(3, 5 if along == "n" else -11), textcoords="offset points",
                           fontsize=8, color=look.colour)  # fmt: skip
@@ -122,8 +168,10 @@ FIGURE = StudyFigure(
     name="frontier",
     title="Accuracy against bytes between devices",
     reading="Final accuracy against all that devices sent to each other, reserves and radii included: solid lines "
-    "along the number n of items per link and exchange, dashed ones along the size K of the reserve. The dotted line "
-    "is what uploading all data of all devices once would take; models on their way up to the server are in the table.",
+    "along the number n of items per link and exchange, dashed ones along the size K of the reserve. At the right what "
+    "each is above uniform exchange with the most items, seed by seed: what is above zero left of the dotted line gets "
+    "further with three quarters of its bytes. The dotted line at the left is what uploading all data of all devices "
+    "once would take; models on their way up to the server are in the table.",
     entries=entries,
     draw=draw,
     table=lambda study, name: tables.compared(
@@ -136,5 +184,6 @@ FIGURE = StudyFigure(
             *tables.BESIDE,
         ),
     ),
+    whiskers="Bars at the right",
     group="bytes",
 )

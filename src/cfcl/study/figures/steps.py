@@ -1,11 +1,11 @@
 """Accuracy over steps (Fig. 5)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cfcl.methods import parse
+from cfcl.methods import ordered, parse
 from cfcl.runs import style
 from cfcl.study import layout, tables
 from cfcl.study.bundle import Measured, Study
@@ -22,16 +22,21 @@ def entries(profile: Profile, panel: Panel) -> list[Entry]:
 
 
 def draw(study: Study, name: str) -> Figure | None:
-    """Probe accuracy over steps: a row per dataset, a column per mode."""
-    names, modes = study.panels(name), study.modes(name)
+    """Probe accuracy over steps: a row per dataset, a column per mode; those with one mode stand side by side."""
     looks = layout.looks(study.methods(name))
-    figure, rows = layout.grid(len(names), len(modes), width=5.2, sharey="row")
+    blocks = _rows({panel: _modes(study, name, panel) for panel in study.panels(name)})
+    figure, grid = layout.grid(len(blocks), max(map(len, blocks)), width=5.2)
     drawn: list[tuple[Axes, list[layout.End]]] = []
-    for row, panel in zip(rows, names, strict=True):
-        for axes, mode in zip(row, modes, strict=True):
+    for row, there in zip(grid, blocks, strict=True):
+        for axes in row[len(there) :]:
+            axes.remove()
+        for place, (axes, (panel, mode)) in enumerate(zip(row, there, strict=False)):
+            if place and there[place - 1][0] == panel:
+                axes.sharey(row[place - 1])
             counts: list[int] = []
             ends: list[layout.End] = []
-            known = {method: study.find(name, panel, method) for method in study.methods(name, mode)}
+            methods = [method for method in _methods(study, name, panel) if parse(method).mode in ("", mode)]
+            known = {method: study.find(name, panel, method) for method in methods}
             for method, runs in layout.alike(known, apart=[one for one in known if parse(one).yardstick]).items():
                 steps, points = common_steps(runs.values())
                 if points:
@@ -41,11 +46,34 @@ def draw(study: Study, name: str) -> Figure | None:
             layout.frame(axes, f"{panel}, {mode}", counts, "bands")
             if counts:
                 axes.set(xlabel="step", ylabel="probe accuracy (%)")
-                axes.tick_params(labelleft=True)
                 drawn.append((axes, ends))
     for axes, found in drawn:
         layout.ends(axes, found)
     return figure if drawn else None
+
+
+def _methods(study: Study, name: str, panel: str) -> list[str]:
+    """Those of a panel, in the order of legends."""
+    return ordered(cell.method for cell in study.cells if (cell.figure, cell.panel) == (name, panel))
+
+
+def _modes(study: Study, name: str, panel: str) -> list[str]:
+    """The modes of a panel, from most that travels to least; those of the figure if it has methods without exchange
+    only.
+    """
+    found = {parse(method).mode for method in _methods(study, name, panel)}
+    return [mode for mode in ("explicit", "activations", "implicit") if mode in found] or study.modes(name)
+
+
+def _rows(modes: Mapping[str, Sequence[str]]) -> list[list[tuple[str, str]]]:
+    """Panels and modes, two in a row or as many as a panel has; all of a panel are in one."""
+    widest = max(2, *map(len, modes.values()))
+    rows: list[list[tuple[str, str]]] = [[]]
+    for panel, some in modes.items():
+        if len(rows[-1]) + len(some) > widest:
+            rows.append([])
+        rows[-1] += [(panel, mode) for mode in some]
+    return rows
 
 
 def common_steps(runs: Iterable[Measured]) -> tuple[list[int], list[Interval]]:
