@@ -52,6 +52,12 @@ def test_the_number_of_seeds_that_would_decide() -> None:
     pair = interval([9.9999, 10.0001])
     assert pair is not None
     assert verdicts.seeds_needed(pair, POINT) == 3
+    # Against one of 16 tests: mean -4/3, spread 0.6218, so 0.8333 of room below -0.5. Nine seeds reach 4.169 / sqrt(9)
+    # spreads, 0.864, and ten 3.997 / sqrt(10), 0.786. Were it the only test, the six that there are would do.
+    against = interval([-2.2, -0.5, -1.8, -0.9, -1.5, -1.1])
+    assert against is not None
+    assert verdicts.seeds_needed(against, Bounds(0.0, 0.5), 16) == 10
+    assert verdicts.seeds_needed(against, Bounds(0.0, 0.5)) == 6
     # On the edge no number of seeds will do.
     edge = interval([0.0, 1.0, 2.0])
     assert edge is not None

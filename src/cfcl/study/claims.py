@@ -212,15 +212,15 @@ def _findings(study: Study, claim: Claim) -> tuple[Finding, ...]:
     bounds = claim.bounds
     found = verdicts.judge([evidence for _, _, evidence, _ in tried], bounds)
     return tuple(
-        Finding(panel, case, verdict, evidence.estimate, note, _needed(verdict, evidence, bounds))
+        Finding(panel, case, verdict, evidence.estimate, note, _needed(verdict, evidence, bounds, len(tried)))
         for (panel, case, evidence, note), verdict in zip(tried, found, strict=True)
     )
 
 
-def _needed(verdict: str, evidence: Evidence, bounds: Bounds) -> int | None:
+def _needed(verdict: str, evidence: Evidence, bounds: Bounds, tests: int) -> int | None:
     if verdict != verdicts.UNDECIDED or evidence.estimate is None or len(evidence.estimate.values) < 2:
         return None
-    return verdicts.seeds_needed(evidence.estimate, bounds)
+    return verdicts.seeds_needed(evidence.estimate, bounds, tests)
 
 
 def _tried(study: Study, claim: Claim) -> Iterable[tuple[str, str, Evidence, str]]:

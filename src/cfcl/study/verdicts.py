@@ -78,16 +78,19 @@ def conclude(verdicts: Sequence[str]) -> str:
     return found.pop() if len(found) == 1 else UNDECIDED
 
 
-def seeds_needed(estimate: Interval, bounds: Bounds) -> int | None:
+def seeds_needed(estimate: Interval, bounds: Bounds, tests: int = 1) -> int | None:
     """How many seeds would decide, were their mean and spread those of the seeds so far; None for more than anybody
     would run.
+
+    What speaks against a claim of several `tests` has to pass the strictest of their corrections.
     """
     values = _working(estimate)
     mean, spread = statistics.fmean(values), statistics.stdev(values)
     low, high = (_placed(estimate, bound) for bound in (bounds.low, bounds.high))
     room = low - mean if mean < low else mean - high if mean > high else min(high - mean, mean - low)
+    chance = _AGAINST / tests if mean < low else _AGAINST
     number = max(len(values), FEWEST_SEEDS)
-    while _reach(spread, number) >= room:
+    while _reach(spread, number, chance) >= room:
         if number >= MOST_SEEDS:
             return None
         number = max(number + 1, math.ceil(1.02 * number))
@@ -144,5 +147,5 @@ def _placed(estimate: Interval, value: float) -> float:
     return -math.log(max(1 - value / 100, 1e-12)) if estimate.saved else value
 
 
-def _reach(spread: float, number: int) -> float:
-    return float(stdtrit(number - 1, 0.5 + CONFIDENCE / 2)) * spread / math.sqrt(number)
+def _reach(spread: float, number: int, chance: float) -> float:
+    return float(stdtrit(number - 1, 1 - chance)) * spread / math.sqrt(number)
