@@ -47,7 +47,8 @@ bench-flower: .venv-flower/.installed bench  ## the same with Flower's simulatio
 
 results: $(STAMP)  ## draw docs/results again from its records, and docs/images/idea.svg: no byte changes
 	$(BIN)/cfcl redraw docs/results/quick
-	$(BIN)/cfcl redraw docs/results/full --into README.md
+	$(BIN)/cfcl redraw docs/results/full
+	$(BIN)/cfcl redraw docs/results/registered --into README.md
 	$(BIN)/python docs/images/idea.py
 
 clean:
