@@ -246,7 +246,7 @@ def test_runs_without_faults_are_those_of_other_figures() -> None:
     assert (both.faults.offline, both.faults.loss, both.faults.straggling) == (0.3, 0.2, 0.0)
     assert FIGURES["faults"].seeds_of(REGISTERED, "usps") == (200, 201, 202)
     assert len(plan.plan(PROFILES["smoke"], ["faults"])) == 3 * 2 * 2  # methods, rates, seeds
-    with pytest.raises(CfclError, match="'faults' is not part of this profile"):
+    with pytest.raises(CfclError, match=r"'faults' is not part of this profile: choose --profile smoke or registered$"):
         plan.check(FULL, ["faults"], [], [])
 
 

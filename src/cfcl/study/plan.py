@@ -8,7 +8,7 @@ from cfcl.errors import CfclError
 from cfcl.methods import parse
 from cfcl.study.bundle import Cell, Study
 from cfcl.study.figures import FIGURES
-from cfcl.study.profiles import Profile
+from cfcl.study.profiles import PROFILES, Profile
 
 PILOTED = "uniform"
 """The policy that sets the milestones."""
@@ -78,7 +78,8 @@ def check(profile: Profile, figures: Sequence[str], panels: Sequence[str], seeds
         if figure not in FIGURES:
             raise CfclError(f"{figure!r} is not a figure of the study: choose from {', '.join(FIGURES)}, or all")
         if not FIGURES[figure].seeds(profile):
-            raise CfclError(f"{figure!r} is not part of this profile: choose another --profile")
+            having = " or ".join(name for name, other in PROFILES.items() if FIGURES[figure].seeds(other))
+            raise CfclError(f"{figure!r} is not part of this profile: choose --profile {having}")
     for panel in panels:
         if panel not in profile.panels:
             raise CfclError(f"--panels {panel!r} is not in this profile: choose from {', '.join(profile.panels)}")
