@@ -50,6 +50,8 @@ td code { display: block; color: var(--muted); font-size: .75rem; overflow-wrap:
   .stacked td { display: grid; grid-template-columns: 6rem minmax(0, 1fr); border: 0; padding: .1rem 0;
     text-align: left; white-space: normal; }
   .stacked td::before { content: attr(data-head); color: var(--muted); }
+  .stacked td[data-head=""] { display: block; font-weight: 600; }
+  .stacked td:empty { display: none; }
   .stacked td > * { grid-column: 2; justify-self: start; }
 }
 .verdict { border: 1.5px solid; border-radius: 4px; padding: 0 .4em; white-space: nowrap; font-size: .8125rem; }

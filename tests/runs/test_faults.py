@@ -41,7 +41,7 @@ def test_the_report_has_a_section_where_things_go_wrong(make_run: MakeRun, tmp_p
     assert "<h3>Faults</h3>" not in report.render([plain])
     text = report.render([faulty])
     assert "<h3>Faults</h3>" in text
-    assert "<td>55.0 %</td>" in text
+    assert '<td data-head="Used">55.0 %</td>' in text
     figure = plots.curves([faulty], *plots.FAULTS)
     assert figure is not None
     online, used = figure.axes

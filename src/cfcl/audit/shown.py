@@ -69,7 +69,7 @@ def render(found: Audit, sheet: bytes) -> str:
         page.picture(sheet, "png", "Originals and reconstructions", class_="sheet"),
         tag("h2", "Numbers"),
         tag("p", HOW),
-        page.table(head, rows),
+        page.table(head, rows, stacked=True),
         tag("p", COLUMNS),
         tag("h2", "Limits"),
         tag("p", LIMITS),

@@ -258,7 +258,7 @@ def _by_labels(summaries: Sequence[Summary], runs: Sequence[Run]) -> list[tuple[
         "Accuracy of a linear probe in percent, ± half of its 95 % interval: over images and seeds, and for what you "
         "would use instead over images and draws of labels."
     )
-    table = page.table(["", "Numbers per image", *map(labels.title, heads)], cells)
+    table = page.table(["", "Numbers per image", *map(labels.title, heads)], cells, stacked=True)
     return [(labels.INSTEAD if instead else "Accuracy by labels per class", [tag("p", intro), table])]
 
 
@@ -313,7 +313,11 @@ def _faults(runs: Sequence[Run], figures: _Figures) -> list[Html]:
         "What became of the messages that devices and server wanted to send, in percent, over all seeds. What was "
         "sent is charged, also if it was late, lost or refused; what did not leave is not."
     )
-    return [tag("p", intro), page.table(list(faults.HEAD), rows), *_grid(_quantities(runs, FAULTS, figures))]
+    return [
+        tag("p", intro),
+        page.table(list(faults.HEAD), rows, stacked=True),
+        *_grid(_quantities(runs, FAULTS, figures)),
+    ]
 
 
 def _network(runs: Sequence[Run], figures: _Figures) -> list[Html]:
