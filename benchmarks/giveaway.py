@@ -17,16 +17,21 @@ import tables_drawn
 HERE = Path(__file__).parents[1] / "docs" / "results" / "audit"
 AUDIT = HERE / "usps-explicit.csv"
 COLUMNS = ("layer", "form", "bytes", "gain", "reach", "relative", "ssim", "recognised", "matched", "runs")
-ROWS = {("image", "uint8"): "uniform-explicit", ("embedding", "float32"): "uniform-implicit"}
-"""Rows of the dial whose name is not that of a layer."""
+ROWS = {
+    ("image", "uint8"): "uniform-explicit",
+    ("embedding", "float32"): "uniform-implicit",
+    **{("embedding", f"noise {noise}"): f"infonce, uniform-implicit, noise {noise}" for noise in tables.NOISES},
+}
+"""Rows of the tables whose name is not that of a layer."""
 
 
 def gains() -> dict[str, list[float]]:
-    """Points over FedAvg by row of the dial, seed by seed."""
+    """Points over FedAvg by row of the dial and of what has noise, seed by seed."""
     known = tables.read()
     rows, seeds = tables.TABLES["dial"]
+    assert seeds == tables.TABLES["noise"][1]
     found: dict[str, dict[int, float]] = {}
-    for row in rows:
+    for row in [*rows, *tables.TABLES["noise"][0]]:
         runs = {seed: known[digest] for seed in seeds if (digest := row.config(seed).digest) in known}
         found[row.name] = {seed: tables_drawn.Figures.of(run["evaluations"]).embedding[1] for seed, run in runs.items()}
     base = found.pop("fedavg")
@@ -86,7 +91,8 @@ def draw(rows: list[dict[str, float | str]]) -> None:
                 axes.errorbar([x], [y], yerr=[float(row["reach"])], color=colour, linewidth=0.8, capsize=2)
                 face = "white" if eight else colour
                 axes.scatter([x], [y], s=14 * math.log10(size), color=colour, facecolor=face, zorder=3)
-                words = f"{row['layer']}{', 8 bits' if eight else ''}, {size:,} B"
+                form = ", 8 bits" if eight else f", {row['form']}" if "noise" in str(row["form"]) else ""
+                words = f"{row['layer']}{form}, {size:,} B"
                 left, up = (x > 50, -11 if eight else 5)
                 axes.annotate(words, (x, y), xytext=(-6 if left else 6, up), textcoords="offset points",
                               ha="right" if left else "left", fontsize=7.5)  # fmt: skip

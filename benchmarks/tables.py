@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ OBJECTIVES = ("triplet", "infonce", "dcl", "vicreg", "byol")
 LAYER = "block2"
 """The one between the ends."""
 TRIPLET = ("train.margin=1.0",)
+NOISES = (0.1, 0.5)
+"""Those of the audit."""
 SHORT = 900
 """Updates where SVHN is run with several objectives: three tenths of the preset's."""
 
@@ -98,6 +100,18 @@ def _objectives(preset: str, objectives: Iterable[str], modes: Iterable[str], *o
     return found
 
 
+def _noised() -> list[Row]:
+    """Embeddings with noise of a share of their length on every entry, under triplets and under the preset's loss."""
+    found = []
+    for objective in ("triplet", "infonce"):
+        alone, plain, _ = _objectives("usps", (objective,), ("implicit",))
+        found += [alone, plain]
+        for noise in NOISES:
+            blurred = (*plain.overrides, "privacy.clip=1.0", f"privacy.noise={noise}")
+            found.append(replace(plain, name=f"{plain.name}, noise {noise}", overrides=blurred))
+    return found
+
+
 def _rivals() -> list[Row]:
     byol = ("train.objective=byol",)
     fedema = (*byol, "aggregation.adopt=fedema", "aggregation.target=local")
@@ -121,6 +135,7 @@ TABLES: dict[str, tuple[list[Row], Sequence[int]]] = {
     "digits": (_explicit("digits", 600, 6), USPS),
     "dial": (_dial(), USPS),
     "objectives": (_objectives("usps", OBJECTIVES, ("explicit", "activations", "implicit")), USPS),
+    "noise": (_noised(), USPS),
     "rivals": (_rivals(), LARGE),
     "fashion-mnist": (_explicit("fashion-mnist", 2000, 20), LARGE),
     "svhn": (_explicit("svhn", 3000, 30), LARGE),
