@@ -2,7 +2,7 @@
 
     python benchmarks/tables.py                    # what is missing of all tables, two runs at a time, then draw
     python benchmarks/tables.py dial objectives    # of these
-    python benchmarks/tables.py svhn --rows fedavg,uniform-explicit
+    python benchmarks/tables.py svhn --rows fedavg,uniform-explicit --seeds 190
     python benchmarks/tables.py --plan             # how many runs each table lacks, and no run
     python benchmarks/tables.py --yardsticks       # what one would use instead, for every set and seed that lacks it
     python benchmarks/tables.py --draw             # draw what is there
@@ -150,15 +150,17 @@ SETS = {"usps": 2007, "digits": 359, "fashion-mnist": 10_000, "svhn": 26_032}
 """Tables of one set of images each, with the number of test images."""
 
 
-def missing(names: Iterable[str], known: Mapping[str, Any], only: Sequence[str] = ()) -> Iterator[tuple[str, Row, int]]:
-    """The runs that tables lack, seed by seed; of all rows, or of `only` some."""
+def missing(
+    names: Iterable[str], known: Mapping[str, Any], only: Sequence[str] = (), seeds: Sequence[int] = ()
+) -> Iterator[tuple[str, Row, int]]:
+    """The runs that tables lack, seed by seed; of all rows and seeds, or of `only` some rows and of these `seeds`."""
     seen = set(known)
     for name in names:
-        rows, seeds = TABLES[name]
-        for seed in seeds:
+        rows, own = TABLES[name]
+        for seed in own:
             for row in rows:
                 digest = row.config(seed).digest
-                if digest not in seen and (not only or row.name in only):
+                if digest not in seen and (not only or row.name in only) and (not seeds or seed in seeds):
                     seen.add(digest)
                     yield name, row, seed
 
@@ -261,9 +263,9 @@ def measure_yardsticks(names: Iterable[str]) -> None:
             print(f"{name}, seed {seed}: {len(found)} yardsticks", flush=True)
 
 
-def run(names: Sequence[str], jobs: int, only: Sequence[str] = ()) -> None:
+def run(names: Sequence[str], jobs: int, only: Sequence[str], seeds: Sequence[int]) -> None:
     """Do what is missing, `jobs` runs at a time."""
-    todo = list(missing(names, read(), only))
+    todo = list(missing(names, read(), only, seeds))
     print(f"{len(todo)} runs to do", flush=True)
     HERE.mkdir(parents=True, exist_ok=True)
 
@@ -296,6 +298,7 @@ def main() -> None:
     parser.add_argument(
         "--rows", default="", help="only these rows, with commas between; their names are in the tables"
     )
+    parser.add_argument("--seeds", default="", help="only these seeds, with commas between")
     parser.add_argument("--plan", action="store_true")
     parser.add_argument("--yardsticks", action="store_true")
     parser.add_argument("--draw", action="store_true")
@@ -313,7 +316,8 @@ def main() -> None:
     if options.yardsticks:
         measure_yardsticks(names)
     elif not options.draw:
-        run(names, options.jobs, [row.strip() for row in options.rows.split(",") if row.strip()])
+        rows = [row.strip() for row in options.rows.split(",") if row.strip()]
+        run(names, options.jobs, rows, [int(seed) for seed in options.seeds.split(",") if seed.strip()])
     import tables_drawn
 
     tables_drawn.draw(list(TABLES))
