@@ -7,7 +7,7 @@
     python benchmarks/attacks.py --draw             # draw what is there
     python benchmarks/attacks.py explicit --seeds 120,121 --set data.validation=0.1 --out trials    # for choosing
 
-USPS, ten devices, 600 updates, the method of the paper in every mode. Every run is held against the run of the same
+USPS, ten devices, 300 updates (half of the preset's), the method of the paper in every mode. Every run is held against the run of the same
 seed that nobody attacks. Runs that end are written down at once, so the command may be stopped, and given again.
 Cases that are the same to the bit by construction share a run (`Case.twin`; tests/sim/test_attacks.py holds us to it).
 """
@@ -38,7 +38,8 @@ UNDER_WAY = Path("runs") / "attacks"
 """Folders of runs that have not ended, and tables of budgets; under ROOT."""
 SEEDS = (203, 204, 205)
 """Seeds on which nothing was chosen."""
-SECONDS = 70
+STEPS = 300
+SECONDS = 30
 """Of a run on one core, where none has been measured."""
 FIELDS = ("digest", "table", "attack", "hostile", "defence", "seed", "seconds", "got", "held", "failed", "evaluations")
 MODES = {
@@ -92,6 +93,7 @@ class Case:
         """One of its runs."""
         method, *settings = MODES.get(self.table, MODES["explicit"])
         found = [*settings, *DEFENCES[self.defence], *more, f"seed={seed}"]
+        found += [f"train.steps={STEPS}", "evaluation.every=3"]
         found += ["evaluation.labels_per_class=[10]", "evaluation.features=false"]
         if self.hostile:
             kind = "items-noise" if self.attack == "flood" else self.attack

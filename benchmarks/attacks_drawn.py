@@ -16,7 +16,7 @@ HARM = -1.0
 """Points; a loss beyond it counts."""
 HEAD = """# Hostile devices
 
-USPS, ten devices, 600 updates, the method of the paper: 2 datapoints per link and exchange (explicit), 10 embeddings
+USPS, ten devices, 300 updates, the method of the paper: 2 datapoints per link and exchange (explicit), 10 embeddings
 (implicit), 10 activations of `block2`. Accuracy with ten labels per class on the test split, mean of the last fifth of
 evaluations. Every number is a difference, in points, from the run of the same seed that nobody attacks and that has no
 defence: its mean over seeds, and the half-width of its 95 % interval. The row *nobody* is what a defence costs.
