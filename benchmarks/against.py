@@ -14,6 +14,7 @@ import argparse
 import csv
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import tables
 import torch
@@ -28,6 +29,8 @@ from cfcl.use import TrainedEncoder
 
 LABELS = ("all", "10")
 SPACES = ("embedding", "features")
+STAGES = {"fashion-mnist": ("block2",)}
+"""Further stages of trained encoders, by set: on validation images more was to be had there (docs/experiments.md)."""
 
 
 def encoder_of(config: cfcl.Config) -> TrainedEncoder:
@@ -38,13 +41,14 @@ def encoder_of(config: cfcl.Config) -> TrainedEncoder:
     return cfcl.load_encoder(file)
 
 
-def sides(config: cfcl.Config) -> dict[str, Mapping[str, Tensor]]:
-    """By space or by what one would use instead, and by labels per class, [draws, images]: what a probe gets right."""
+def sides(config: cfcl.Config, stages: Sequence[str] = ()) -> dict[str, Mapping[str, Tensor]]:
+    """By space, stage or what one would use instead, and labels per class, [draws, images]: what a probe gets right."""
     encoder, dataset = encoder_of(config), world.data_of(config)
     judged = configs.override(config, ["evaluation.labels_per_class=[10]"])  # more would only take more time
     views: dict[str, baselines.View] = {
         "embedding": lambda some: torch.as_tensor(encoder.embed(some)),
         "features": lambda some: torch.as_tensor(encoder.features(some)),
+        **{stage: partial(encoder.activations, stage=stage) for stage in stages},
         **dict(baselines.views(judged, dataset)),
     }
     found: dict[str, Mapping[str, Tensor]] = {}
@@ -67,11 +71,11 @@ def gain(ours: Sequence[Tensor], other: Sequence[Tensor]) -> tuple[float, float]
 
 
 Line = tuple[str, str, str, int, float, float]
-"""Space, labels per class, what it is compared with, seeds, mean difference in points, half of its interval."""
+"""Space or stage, labels per class, what it is compared with, seeds, mean difference in points, half its interval."""
 
 
-def compare(found: Sequence[Mapping[str, Mapping[str, Tensor]]]) -> list[Line]:
-    """Both spaces against all else, from the sides of each seed."""
+def compare(found: Sequence[Mapping[str, Mapping[str, Tensor]]], spaces: Sequence[str]) -> list[Line]:
+    """These spaces and stages against all else, from the sides of each seed."""
     return [
         (
             space,
@@ -80,10 +84,10 @@ def compare(found: Sequence[Mapping[str, Mapping[str, Tensor]]]) -> list[Line]:
             len(found),
             *gain([side[space][labels] for side in found], [side[other][labels] for side in found]),
         )
-        for space in SPACES
+        for space in spaces
         for labels in LABELS
         for other in found[0]
-        if other not in SPACES
+        if other not in spaces
     ]
 
 
@@ -108,11 +112,12 @@ def main() -> None:
     if row is None:
         parser.error(f"--row {options.row}: choose one of {', '.join(row.name for row in rows)}")
     allocator.keep_memory()
+    stages = STAGES.get(options.name, ())
     found = []
     for seed in [int(word) for word in options.seeds.split(",") if word] or seeds:
-        found.append(sides(row.config(seed)))
+        found.append(sides(row.config(seed), stages))
         print(f"seed {seed} done", flush=True)
-    lines = compare(found)
+    lines = compare(found, (*SPACES, *stages))
     for space, labels, other, _, mean, half in lines:
         print(f"{space}, {labels} labels, over {other}: {mean:+.1f} ± {half:.1f}")
     write(options.name, options.row, lines)

@@ -7,9 +7,10 @@
     python benchmarks/attacks.py --draw             # draw what is there
     python benchmarks/attacks.py explicit --seeds 120,121 --set data.validation=0.1 --out trials    # for choosing
 
-USPS, ten devices, 300 updates (half of the preset's), the method of the paper in every mode. Every run is held against the run of the same
-seed that nobody attacks. Runs that end are written down at once, so the command may be stopped, and given again.
-Cases that are the same to the bit by construction share a run (`Case.twin`; tests/sim/test_attacks.py holds us to it).
+USPS, ten devices, 300 updates (half of the preset's), the method of the paper in every mode. Every run is held against
+the run of the same seed that nobody attacks. Runs that end are written down at once, so the command may be stopped, and
+given again. Cases that are the same to the bit by construction share a run (`Case.twin`; tests/sim/test_attacks.py
+holds us to it).
 """
 
 import argparse

@@ -138,7 +138,22 @@ def instead(name: str, known: Mapping[str, Any]) -> list[str]:
                 pairs = [(levels(seeds[seed], space)[labels], 100 * float(row[labels])) for seed, row in by.items()]
                 cells.append(_paired(name, space, labels, stick, len(seeds)) or over(pairs, SETS[name]))
         lines.append("| " + " | ".join(cells) + " |")
-    return ["\n".join(lines)]
+    return ["\n".join(lines), *_stages(name)]
+
+
+def _stages(name: str) -> list[str]:
+    """What other stages of the trained encoder gain with ten labels and with all, as far as they were compared."""
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for row in tables.read_paired():
+        if (row["set"], row["row"]) == (name, OURS) and row["space"] not in ("embedding", "features"):
+            cell = f"{float(row['gain']):+.1f} ± {float(row['reach']):.1f}"
+            found.setdefault(row["space"], {}).setdefault(row["other"], {})[row["labels"]] = cell
+    return [
+        f"*{OURS}, {stage}* after training, over, with ten labels and with all: "
+        + "; ".join(f"{other} **{cells['10']}** and **{cells['all']}**" for other, cells in others.items())
+        + "."
+        for stage, others in found.items()
+    ]
 
 
 def _paired(name: str, space: str, labels: str, other: str, seeds: int) -> str:

@@ -169,3 +169,29 @@ def test_differences_by_image_come_first_where_all_seeds_have_them(partly: Path)
     against.write("usps", "uniform-explicit", [("embedding", "10", "raw pixels", 1, 11.04, 1.26)])
     drawn.draw(["usps"])
     assert "| 80.0 | **+11.0 ± 1.3** | +0.0 ± 2.5 |" in (partly / "README.md").read_text()
+
+
+def test_further_stages_have_a_sentence_below_the_table(partly: Path) -> None:
+    lines = [("block2", "10", "raw pixels", 1, 2.04, 1.0), ("block2", "all", "raw pixels", 1, -3.0, 0.96)]
+    against.write("usps", "uniform-explicit", lines)
+    drawn.draw(["usps"])
+    said = (
+        "*uniform-explicit, block2* after training, over, with ten labels and with all: raw pixels **+2.0 ± 1.0** and"
+    )
+    assert f"{said} **-3.0 ± 1.0**." in (partly / "README.md").read_text()
+
+
+def test_spaces_and_stages_are_held_against_all_else() -> None:
+    right, wrong = torch.ones(1, 4, dtype=torch.bool), torch.zeros(1, 4, dtype=torch.bool)
+    names = {"embedding": right, "block2": wrong, "raw pixels": wrong, "untrained, block2": right}
+    found = [{name: {"all": hit, "10": hit} for name, hit in names.items()}]
+
+    lines = against.compare(found, ("embedding", "block2"))
+
+    ten = [(space, other, mean) for space, labels, other, _, mean, _ in lines if labels == "10"]
+    assert ten == [
+        ("embedding", "raw pixels", 100.0),
+        ("embedding", "untrained, block2", 0.0),
+        ("block2", "raw pixels", 0.0),
+        ("block2", "untrained, block2", -100.0),
+    ]
