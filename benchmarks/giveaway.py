@@ -24,6 +24,9 @@ ROWS = {
 }
 """Rows of the tables whose name is not that of a layer."""
 
+UP = {"float32": 5}
+"""Points by which the name of a form stands above its place, so that names do not lie on each other."""
+
 
 def gains() -> dict[str, list[float]]:
     """Points over FedAvg by row of the dial and of what has noise, seed by seed."""
@@ -93,7 +96,7 @@ def draw(rows: list[dict[str, float | str]]) -> None:
                 axes.scatter([x], [y], s=14 * math.log10(size), color=colour, facecolor=face, zorder=3)
                 form = ", 8 bits" if eight else f", {row['form']}" if "noise" in str(row["form"]) else ""
                 words = f"{row['layer']}{form}, {size:,} B"
-                left, up = (x > 50, -11 if eight else 5)
+                left, up = x > 50, UP.get(str(row["form"]), -11) if row["layer"] != "image" else 5
                 axes.annotate(words, (x, y), xytext=(-6 if left else 6, up), textcoords="offset points",
                               ha="right" if left else "left", fontsize=7.5)  # fmt: skip
             axes.set(xlabel=f"images made that are {label}", xlim=(0, 104))

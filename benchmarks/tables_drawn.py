@@ -292,10 +292,12 @@ def _draw_worth(known: Mapping[str, Any]) -> bool:
     from matplotlib.figure import Figure
 
     with style.settings():
-        figure = Figure(figsize=(2.2 + 2.6 * len(sets), 2.9), layout="constrained")
-        for axes, (name, found) in zip(
-            figure.subplots(1, len(sets), sharey=True, squeeze=False)[0], sets.items(), strict=True
-        ):
+        rows = math.ceil(len(sets) / 2)
+        figure = Figure(figsize=(8.2, 2.8 * rows), layout="constrained")
+        places = figure.subplots(rows, 2, sharey=True, squeeze=False).flatten()
+        for axes in places[len(sets) :]:
+            axes.remove()
+        for axes, (name, found) in zip(places, sets.items(), strict=False):
             for place, row in enumerate(SHOWN):
                 if row not in found:
                     continue
