@@ -116,6 +116,8 @@ def test_a_run_that_would_move_datapoints_is_refused_and_others_are_not() -> Non
             world.build(small("privacy.raw=never", f"exchange.method={method}"))
     for overrides in (("exchange.mode=implicit",), ("exchange.method=fedavg",)):
         assert world.build(small("privacy.raw=never", *overrides)).setting.allows_raw(0) is False
+        assert world.build(small("privacy.never_devices=[0, 1, 2, 3]", *overrides)).setting.allows_raw(0) is False
+    assert world.build(small("privacy.never_devices=[0, 1]")).setting.permits(2, 3)
 
 
 @pytest.mark.parametrize(
@@ -124,6 +126,10 @@ def test_a_run_that_would_move_datapoints_is_refused_and_others_are_not() -> Non
         (("privacy.noise=0.5",), r"noise=0\.5 is in units of clip, which is not set: set privacy\.clip"),
         (("privacy.never_devices=[1, 1]",), r"never_devices=\[1, 1\] names a device twice"),
         (("privacy.never_devices=[4]",), r"privacy\.never_devices=\[4\] names a device above 3, the last of partition"),
+        (
+            ("privacy.never_devices=[0, 1, 3]",),
+            r"=\[0, 1, 3\] leaves no two devices that could .* or name fewer devices",
+        ),
         (("privacy.clip=1.0",), r"privacy\.clip=1 and noise=0 blur embeddings .* sends datapoints as they are"),
     ],
 )

@@ -174,6 +174,12 @@ def _check_privacy(config: Config) -> None:
             "privacy.raw='never' forbids datapoints to leave a device, but exchange.mode='explicit' sends them: "
             f"{remedy}, or privacy.raw='allowed'"
         )
+    if config.partition.num_devices - len(privacy.never_devices) < min(2, config.partition.num_devices):
+        raise CfclError(
+            f"privacy.never_devices={list(privacy.never_devices)} leaves no two devices that could exchange "
+            f"datapoints, but exchange.mode='explicit' sends them: {remedy}, or exchange.method='fedavg', "
+            "or name fewer devices"
+        )
     if privacy.clip is not None:
         raise CfclError(
             f"privacy.clip={privacy.clip:g} and noise={privacy.noise:g} blur embeddings and activations, but "
