@@ -24,6 +24,12 @@ ROWS = {
 }
 """Rows of the tables whose name is not that of a layer."""
 
+PANELS = {
+    "relative": "error of images made (% of the mean image's)",
+    "recognised": "images made that are recognised by a classifier (%)",
+    "matched": "images made that are matched to their original (%)",
+}
+"""What is given away: in the first panel less of it further right, in the others more."""
 UP = {"float32": 5}
 """Points by which the name of a form stands above its place, so that names do not lie on each other."""
 
@@ -76,16 +82,15 @@ def write(rows: list[dict[str, float | str]]) -> None:
 
 
 def draw(rows: list[dict[str, float | str]]) -> None:
-    """Worth over what is recognised, and over what is matched; the area of a point grows with its bytes."""
+    """Worth over error, over what is recognised and over what is matched; the area of a point grows with its bytes."""
     from matplotlib.figure import Figure
 
     from cfcl.runs import style
 
     known = [row for row in rows if "gain" in row]
     with style.settings():
-        figure = Figure(figsize=(8.4, 3.9), layout="constrained")
-        panels = {"recognised": "recognised by a classifier (%)", "matched": "matched to their original (%)"}
-        for axes, (measure, label) in zip(figure.subplots(1, 2, sharey=True), panels.items(), strict=True):
+        figure = Figure(figsize=(12.4, 4.2), layout="constrained")
+        for axes, (measure, label) in zip(figure.subplots(1, len(PANELS), sharey=True), PANELS.items(), strict=True):
             axes.axhline(0.0, color=style.GREY, linewidth=1.0)
             for row in known:
                 x, y, size = 100 * float(row[measure]), float(row["gain"]), int(row["bytes"])
@@ -96,12 +101,12 @@ def draw(rows: list[dict[str, float | str]]) -> None:
                 axes.scatter([x], [y], s=14 * math.log10(size), color=colour, facecolor=face, zorder=3)
                 form = ", 8 bits" if eight else f", {row['form']}" if "noise" in str(row["form"]) else ""
                 words = f"{row['layer']}{form}, {size:,} B"
-                left, up = x > 50, UP.get(str(row["form"]), -11) if row["layer"] != "image" else 5
+                left, up = x > 70, UP.get(str(row["form"]), -11) if row["layer"] != "image" else 5
                 axes.annotate(words, (x, y), xytext=(-6 if left else 6, up), textcoords="offset points",
-                              ha="right" if left else "left", fontsize=7.5)  # fmt: skip
-            axes.set(xlabel=f"images made that are {label}", xlim=(0, 104))
-            if measure == "recognised":
-                axes.set_ylabel("worth: points over FedAvg, ten labels per class")
+                              ha="right" if left else "left", fontsize=7.5,
+                              bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.5})  # fmt: skip
+            axes.set(xlabel=label, xlim=(-3, 104))
+        figure.axes[0].set_ylabel("worth: points over FedAvg, ten labels per class")
         figure.savefig(HERE / "frontier.png", dpi=140)
 
 
