@@ -13,6 +13,7 @@ from cfcl import device, server
 from cfcl.errors import CfclError
 from cfcl.exchange.messages import (
     SERVER,
+    ActivationReserve,
     DataItems,
     DataReserve,
     EmbeddingItems,
@@ -159,6 +160,8 @@ ITEM_FAULTS: list[tuple[Callable[[Any], Message], str]] = [
     (lambda item: replace(item, embeddings=item.embeddings[:, :3]), "has the shape (2, 3), not ('any', 16)"),
     (lambda item: replace(item, embeddings=item.embeddings * float("nan")), "is not finite"),
     (lambda item: replace(item, embeddings=item.embeddings + float("inf")), "is not finite"),
+    # of length one, so that some value is above 0.2
+    (lambda item: replace(item, embeddings=item.embeddings * 1e16), "what was sent has values beyond 1e+15"),
     (lambda item: replace(item, embeddings=item.embeddings.repeat(2, 1)), "has 4 rows, over the 2 agreed"),
     (lambda item: EmbeddingReserve(*_head(item), item.embeddings), "is not the EmbeddingItems"),
     (lambda item: DataItems(*_head(item), torch.zeros(2, 1, 8, 8, dtype=torch.uint8)), "is not the EmbeddingItems"),
@@ -197,6 +200,34 @@ def test_pixels_of_another_shape_and_an_empty_reserve_are_refused() -> None:
         assert alone.devices[1].reserves == {}
     numbers = replace(reserve, numbers=torch.zeros(2))
     assert "numbers has the shape (2,), not (3,)" in Push().take(alone, [numbers], STEP)[0].reason
+
+
+@pytest.mark.parametrize(
+    ("method", "numbers", "reason"),
+    [
+        ("cover", None, "has no numbers, where the method sends one with each point"),
+        ("cfcl", torch.ones(3), "has numbers, where the method sends none"),
+    ],
+)
+def test_a_reserve_has_numbers_where_they_are_due(method: str, numbers: Tensor | None, reason: str) -> None:
+    parties = host(f"exchange.method={method}")
+    reserve = next(message for message in sent(Push(), parties) if message.target == 1)
+    assert isinstance(reserve, DataReserve)
+    alone = Parties(parties.rules, {1: parties.devices[1]})
+    found = Push().take(alone, [replace(reserve, numbers=numbers)], STEP)[0]
+    assert (found.reason, found.blame) == (reason, "sender")
+    assert alone.devices[1].reserves == {}
+
+
+def test_a_reserve_near_the_largest_float_ends_no_run_of_others() -> None:
+    parties = host("exchange.mode=activations", "model.encoder=conv", "model.widths=[4, 6]", "exchange.layer=block1")
+    reserve = next(message for message in sent(Push(), parties) if message.target == 1)
+    assert isinstance(reserve, ActivationReserve)
+    alone = Parties(parties.rules, {1: parties.devices[1]})
+    assert Push().take(alone, [replace(reserve, values=reserve.values * 1e38)], STEP)[0].reason == (
+        "the reserve has values beyond 1e+15, as no encoder makes them"
+    )
+    assert alone.devices[1].reserves == {}
 
 
 def test_a_duplicate_upload_counts_once() -> None:

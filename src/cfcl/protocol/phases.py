@@ -33,6 +33,8 @@ from cfcl.protocol.refusals import Refusal, astray, permitted, sift, unlike
 
 MOST_TOGETHER = 16
 """Devices whose batches are drawn at once."""
+LARGEST = 1e15
+"""Size of a float that may be sent: far beyond what an encoder makes, and sums of its squares are finite."""
 
 Watch = Callable[[int, int], None]
 """Sees the device and the step of every update just before it is made."""
@@ -269,6 +271,10 @@ class Push(Phase):
         column = torch.zeros(len(reserve.content), dtype=torch.float32)
         if reserve.numbers is not None and (found := unlike("numbers", reserve.numbers, column)):
             return found
+        if reserve.numbers is None and parties.rules.setting.policy.measure is not None:
+            return "has no numbers, where the method sends one with each point"
+        if reserve.numbers is not None and parties.rules.setting.policy.measure is None:
+            return "has numbers, where the method sends none"
         return _content_fault(parties.rules.setting, "the reserve", reserve, size)
 
     def use(self, parties: Parties, party: int, messages: list[Message], step: int) -> None:
@@ -396,7 +402,12 @@ def _content_fault(setting: Setting, name: str, message: Reserve | Items, most: 
             return f"{name} is of type {message.values.dtype}, where {agreed} was agreed"
         if message.ranges is not None and not bool(message.ranges.isfinite().all()):
             return f"{name} is not finite"
-    return unlike(name, message.content, device.no_items(setting), rows=most)
+    content = message.content
+    if (found := unlike(name, content, device.no_items(setting), rows=most)) is not None:
+        return found
+    if content.is_floating_point() and len(content) > 0 and float(content.abs().max()) > LARGEST:
+        return f"{name} has values beyond {LARGEST:g}, as no encoder makes them"
+    return None
 
 
 def _sum_fault(parties: Parties, message: ModelSum) -> str | None:
