@@ -1,6 +1,7 @@
 """Kill runs at random moments, go on with them, and compare their end with that of runs which nobody killed.
 
     python benchmarks/kills.py --kills 100 --seed 1
+    python benchmarks/kills.py --kills 10 --seed 1 --modes faults
 
 Prints a line per run and the totals; exits with 1 if any byte differs, or any process or file is left behind.
 """
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +35,14 @@ MODES = {
     "implicit": ("exchange.mode=implicit",),
     "novel": ("exchange.method=novel", "exchange.buffer=keep"),
     "fedavg": ("exchange.method=fedavg",),
+    "faults": (
+        "exchange.buffer=keep",
+        "faults.offline=0.3",
+        "faults.loss=0.2",
+        "faults.straggling=0.1",
+        "faults.damage=0.1",
+        "faults.gone=0.1",
+    ),
 }
 MARK = "CFCL_KILLS"
 AT_MOST = 4
@@ -130,30 +140,31 @@ def one(mode: str, rng: random.Random, wanted: dict[str, bytes], tally: Tally) -
         print(f"{mode}: {deaths} kills, {'; '.join(faults) or 'the same bytes'}", flush=True)
 
 
-def references() -> tuple[dict[str, dict[str, bytes]], float]:
-    """What every mode leaves behind if nobody kills it, and how long one takes."""
+def references(modes: Sequence[str]) -> tuple[dict[str, dict[str, bytes]], float]:
+    """What each of `modes` leaves behind if nobody kills it, and how long one takes."""
     found, place = {}, Path(tempfile.mkdtemp(prefix="kills-"))
     begun = time.monotonic()
-    for mode in MODES:
+    for mode in modes:
         subprocess.run([*command(mode, place / mode), "--workers", "1"], stdout=subprocess.DEVNULL, check=True)
         (folder,) = (place / mode).iterdir()
         found[mode] = files(folder)
     shutil.rmtree(place)
-    return found, (time.monotonic() - begun) / len(MODES)
+    return found, (time.monotonic() - begun) / len(modes)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     options = parser.parse_args()
     rng = random.Random(options.seed)
     random.seed(options.seed)
-    wanted, duration = references()
+    wanted, duration = references(options.modes)
     tally = Tally(duration)
     print(f"a run that nobody kills takes {duration:.1f} s", flush=True)
     while tally.kills < options.kills:
-        mode = rng.choice(sorted(MODES))
+        mode = rng.choice(sorted(options.modes))
         one(mode, rng, wanted[mode], tally)
     print(f"{tally.kills} kills of {tally.runs} runs, {len(tally.wrong)} faults")
     for fault in tally.wrong:
