@@ -14,6 +14,11 @@ BEGIN, END = "<!-- attacks -->", "<!-- /attacks -->"
 TICKS = (-80, -20, -5, -2, -1, 0, 1, 2, 5, 20)
 HARM = -1.0
 """Points; a loss beyond it counts."""
+SHOWN = {
+    "items": "What poisoned items, lies and greed of one device of ten do, with defences and without",
+    "models": "What one and three poisoned models of ten do, with defences and without",
+}
+"""What pictures show."""
 HEAD = """# Hostile devices
 
 USPS, ten devices, 300 updates, the method of the paper: 2 datapoints per link and exchange (explicit), 10 embeddings
@@ -22,7 +27,8 @@ evaluations. Every number is a difference, in points, from the run of the same s
 defence: its mean over seeds, and the half-width of its 95 % interval. The row *nobody* is what a defence costs.
 `reserve-radii` is an attack on method `cover`, and is held against its honest run. An empty cell was not run: the
 defence is not made for the attack, or the attack alone costs less than half a point (`--needed`).
-*Ends*: the losses of an honest device are no longer finite, and the run is over. Records: `runs.csv`. By
+*Ends*: the losses of an honest device are no longer finite, and the run is over; in the pictures this is a cross, at
+the accuracy of a guess among ten classes. The dotted line is a loss of one point. Records: `runs.csv`. By
 `python benchmarks/attacks.py`; what attacks and defences are is in [security](../../security.md#hostile-devices)."""
 
 
@@ -127,16 +133,23 @@ def draw(plan: Plan) -> None:
     if not names:
         print("nothing to draw: no attack has been run beside its clean run")
         return
+    groups = {
+        "items": [name for name in names if name != "models"],
+        "models": [name for name in names if name == "models"],
+    }
+    pictures = [f"![{SHOWN[title]}]({title}.png)" for title, group in groups.items() if group]
     parts = [part for name in names for part in (f"## {name}", table(plan, name, known))]
     parts += ["## What lies bring", lies(plan, known)]
-    (plan.out / "README.md").write_text("\n\n".join([HEAD, *parts]) + "\n", encoding="utf-8")
-    _picture(plan, [name for name in names if name != "models"], "items", known)
-    _picture(plan, [name for name in names if name == "models"], "models", known)
+    (plan.out / "README.md").write_text("\n\n".join([HEAD, *pictures, *parts]) + "\n", encoding="utf-8")
+    for title, group in groups.items():
+        _picture(plan, group, title, known)
     if plan.out == OUT:
         page = ROOT / "docs" / "security.md"
         before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
         after = rest.partition(END)[2]
-        page.write_text(f"{before}{BEGIN}\n{summary(plan, known)}\n{END}{after}", encoding="utf-8")
+        shown = [f"![{SHOWN[title]}](results/attacks/{title}.png)" for title, group in groups.items() if group]
+        text = "\n\n".join([summary(plan, known), *shown])
+        page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
 
 
 def _picture(plan: Plan, names: Sequence[str], title: str, known: dict[str, dict[str, Any]]) -> None:
@@ -165,6 +178,7 @@ def _picture(plan: Plan, names: Sequence[str], title: str, known: dict[str, dict
         ]
         for axes, (label, rows) in zip(parts, panels.items(), strict=True):
             axes.axvline(0.0, color=style.GREY, linewidth=1.0)
+            axes.axvline(HARM, color=style.GREY, linewidth=1.0, linestyle=":")
             for place, row in enumerate(rows.values()):
                 for shift, (defence, found) in enumerate(row.items()):
                     axes.errorbar(

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 against, drawn, tables = (import_module(name) for name in ("against", "tables_drawn", "tables"))
+attacks, attacks_drawn = (import_module(name) for name in ("attacks", "attacks_drawn"))
 
 Space = tuple[float, float]
 """Accuracy with ten labels per class, and with all."""
@@ -195,3 +196,61 @@ def test_spaces_and_stages_are_held_against_all_else() -> None:
         ("block2", "raw pixels", 0.0),
         ("block2", "untrained, block2", -100.0),
     ]
+
+
+CASES = {
+    # attack, hostile devices, defence: points against the clean run of the seed; None for a run that did not end
+    ("items-noise", 1, "none"): -5.0,
+    ("items-noise", 1, "range"): -0.5,
+    ("items-negative", 1, "none"): -5.0,
+    ("items-negative", 1, "range"): -2.0,
+    ("items-constant", 1, "none"): -0.3,
+    ("flood", 1, "none"): -4.0,
+    ("flood", 1, "cap"): -1.5,
+    ("model-flipped", 3, "none"): None,
+    ("model-flipped", 3, "median"): -0.9,
+    ("model-flipped", 3, "trimmed"): 0.1,
+    ("model-flipped", 3, "clipped"): -3.0,
+}
+
+
+@pytest.fixture
+def attacked(tmp_path: Path) -> Any:
+    """Records of some attacks, and of nobody's; clean runs have 80 % and 82 %."""
+    plan = attacks.Plan(tmp_path / "attacks", seeds=(203, 204))
+    plan.out.mkdir()
+    clean = {(table, "none", 0, "none"): 0.0 for table in ("explicit", "models")}
+    planned = {("models" if key[0].startswith("model") else "explicit", *key): value for key, value in CASES.items()}
+    seen = set()
+    for (table, *rest), points in {**clean, **planned}.items():
+        for seed, level in ((203, 80.0), (204, 82.0)):
+            case = attacks.Case(table, *rest)
+            digest = plan.digest(case, seed)
+            if digest in seen:
+                continue
+            seen.add(digest)
+            lines = [[0, 0.5], [300, (level + (points or 0.0)) / 100]]
+            made = {"digest": digest, "table": table, "attack": rest[0], "hostile": rest[1], "defence": rest[2]}
+            more = {"seed": seed, "seconds": 1.0, "got": 0, "held": "", "failed": "" if points is not None else "NaN"}
+            attacks._write(plan, {**made, **more, "evaluations": json.dumps(lines)})
+    return plan
+
+
+def test_every_attack_has_the_defences_that_keep_its_loss_under_a_point_or_none(attacked: Any) -> None:
+    rows = [line.split(" | ") for line in attacks_drawn.summary(attacked, attacked.read()).splitlines()[2:]]
+    verdicts = {(row[0].removeprefix("| "), row[1]): (row[3], row[-1].removesuffix(" |")) for row in rows}
+    assert verdicts == {
+        ("items-noise", "1"): ("−5.0 ± 0.0", "range"),
+        ("items-negative", "1"): ("−5.0 ± 0.0", "none"),
+        ("items-constant", "1"): ("−0.3 ± 0.0", "no defence needed"),
+        ("flood", "1"): ("−4.0 ± 0.0", "none of those tried"),
+        ("model-flipped", "3"): ("ends", "median, trimmed"),
+    }
+
+
+def test_the_page_of_attacks_shows_its_pictures(attacked: Any) -> None:
+    attacks_drawn.draw(attacked)
+    text = (attacked.out / "README.md").read_text()
+    for name in ("items.png", "models.png"):
+        assert f"]({name})" in text
+        assert (attacked.out / name).stat().st_size > 10_000
