@@ -7,10 +7,10 @@
     python benchmarks/attacks.py --draw             # draw what is there
     python benchmarks/attacks.py explicit --seeds 120,121 --set data.validation=0.1 --out trials    # for choosing
 
-USPS, ten devices, 300 updates (half of the preset's), the method of the paper in every mode. Every run is held against
-the run of the same seed that nobody attacks. Runs that end are written down at once, so the command may be stopped, and
-given again. Cases that are the same to the bit by construction share a run (`Case.twin`; tests/sim/test_attacks.py
-holds us to it).
+USPS, ten devices, 300 updates (half of the preset's), the method of the paper in every mode; embeddings travel under
+triplets, where they are worth something. Every run is held against the run of the same seed that nobody attacks. Runs
+that end are written down at once, so the command may be stopped, and given again. Cases that are the same to the bit
+by construction share a run (`Case.twin`; tests/sim/test_attacks.py holds us to it).
 """
 
 import argparse
@@ -46,7 +46,7 @@ FIELDS = ("digest", "table", "attack", "hostile", "defence", "seed", "seconds", 
 MODES = {
     "explicit": ("cfcl-explicit", "exchange.num_pulled=2"),
     "activations": ("cfcl-activations", "exchange.num_pulled=10", "exchange.layer=block2"),
-    "implicit": ("cfcl-implicit", "exchange.num_pulled=10"),
+    "implicit": ("cfcl-implicit", "exchange.num_pulled=2", "train.objective=triplet", "train.margin=1.0"),
 }
 DEFENCES: dict[str, tuple[str, ...]] = {
     "none": (),
