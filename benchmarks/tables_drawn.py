@@ -194,6 +194,34 @@ def over(pairs: Sequence[tuple[float, float]], num_images: int) -> str:
     return f"{statistics.fmean(gains):+.1f} ± {math.hypot(reach(gains), images):.1f}"
 
 
+BEGINNINGS = (
+    f"Runs have {tables.SHORT} updates. InfoNCE without exchange and with a uniform choice are the beginnings of the\n"
+    "whole runs above: neither asks how long a run is."
+)
+"""What has no runs of its own."""
+FEWEST = 10
+"""Evaluations of which two are a fifth."""
+
+
+def _seldom(known: Mapping[str, Any]) -> str:
+    """Which objectives were evaluated so seldom that a fifth is one evaluation; as Markdown."""
+    rows, seeds = TABLES["objectives"]
+    found: dict[str, int] = {}
+    for row in rows:
+        runs = [known[digest] for seed in seeds if (digest := row.config(seed).digest) in known]
+        numbers = [len(run["evaluations"]) for run in runs if len(run["evaluations"]) < FEWEST]
+        if numbers:
+            objective = row.name.partition(",")[0]
+            found[objective] = min(*numbers, found.get(objective, FEWEST))
+    if not found:
+        return ""
+    names = ", ".join(f"`{objective}`: {number}" for objective, number in found.items())
+    return (
+        f"Some runs were evaluated seldom ({names} evaluations, the untrained network counted).\n"
+        "Of so few, a fifth is one: *falls by* is from the best to the last, and says nothing of the time between."
+    )
+
+
 PAGE = Path(__file__).parents[1] / "README.md"
 BEGIN, END = "<!-- instead -->", "<!-- /instead -->"
 """The place of the short table in it."""
@@ -233,6 +261,12 @@ def summary(known: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _effort() -> str:
+    """How many runs there are, and what they took."""
+    seconds = [float(row["seconds"]) for row in tables.read_runs()]
+    return f"The {len(seconds)} runs took {sum(seconds) / 3600:.0f} hours of one core."
+
+
 def draw(names: Iterable[str]) -> None:
     """Write the tables as Markdown with their pictures, and the short one into the README."""
     known = tables.read()
@@ -242,7 +276,7 @@ def draw(names: Iterable[str]) -> None:
         "last fifth of its evaluations. *Over FedAvg*: paired differences of ten-label accuracy. *Falls by*: points\n"
         "from the mean of the best fifth of a run's evaluations to that of its last fifth. Records: `runs.csv`. By\n"
         "`python benchmarks/tables.py`. The last column counts the seeds that are done: 190 to 194 in the end,\n"
-        "190 to 192 for rivals, Fashion-MNIST and SVHN.",
+        f"190 to 192 for rivals, Fashion-MNIST and SVHN. {_effort()}",
         "*Instead*: what one would use without training, and last what one network would make of all data in one\n"
         "place. Differences from it are paired by seed, and their intervals also count the test images (of one seed\n"
         "nothing else). Bold ones are of the last encoder of each run, paired image by image (`paired.csv`, by\n"
@@ -252,11 +286,14 @@ def draw(names: Iterable[str]) -> None:
     if _draw_worth(known):
         parts.append("![Accuracy with ten labels per class, beside what one would use instead](worth.png)")
     pictures = {"dial": _draw_dial, "objectives": _draw_seconds}
+    notes = {"objectives": _seldom(known), "svhn-objectives": BEGINNINGS}
     for name in names:
         if any(row.config(seed).digest in known for row in TABLES[name][0] for seed in TABLES[name][1]):
             parts += [f"## {name}", table(name, known), *instead(name, known)]
             if name in pictures and (caption := pictures[name](known)):
                 parts.append(caption)
+            if notes.get(name):
+                parts.append(notes[name])
     (HERE / "README.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     if HERE == tables.HERE:
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
