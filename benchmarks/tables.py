@@ -165,12 +165,14 @@ def missing(
                     yield name, row, seed
 
 
+def read_runs() -> list[dict[str, str]]:
+    """The finished runs, as they were written down."""
+    return _rows(RUNS)
+
+
 def read() -> dict[str, dict[str, Any]]:
-    """The finished runs, by digest."""
-    if not RUNS.exists():
-        return {}
-    with RUNS.open(encoding="utf-8", newline="") as file:
-        rows = [{**row, "evaluations": json.loads(row["evaluations"])} for row in csv.DictReader(file)]
+    """The finished runs, by digest, and what shorter runs would have been."""
+    rows = [{**row, "evaluations": json.loads(row["evaluations"])} for row in read_runs()]
     return {row["digest"]: row for row in [*rows, *_beginnings(rows)]}
 
 

@@ -99,6 +99,9 @@ def table(name: str, known: Mapping[str, Any]) -> str:
 
 OURS = "uniform-explicit"
 """The row that is held against what one would use instead."""
+WHOLE = "centralised"
+"""The row that nobody can have whose data may not leave their devices."""
+SPACES = ("embedding", "features")
 
 
 LABELS = ("1", "10", "100", "all")
@@ -117,25 +120,29 @@ def levels(rows: Sequence[Sequence[Any]], space: str) -> dict[str, float]:
 def instead(name: str, known: Mapping[str, Any]) -> list[str]:
     """What one would use instead, and by how much the encoder is better, as Markdown; nothing if it is not measured."""
     seeds = _seeds(name, known)
-    sticks: dict[str, dict[int, dict[str, str]]] = {}
+    sticks: dict[str, tuple[str, dict[int, dict[str, float]]]] = {}
     for row in tables.read_yardsticks():
         if row["set"] == name and int(row["seed"]) in seeds:
-            sticks.setdefault(row["name"], {})[int(row["seed"])] = row
+            _, by = sticks.setdefault(row["name"], (row["dim"], {}))
+            by[int(row["seed"])] = {labels: 100 * float(row[labels]) for labels in LABELS}
     if not sticks:
         return []
+    whole = {seed: run for seed, run in _seeds(name, known, WHOLE).items() if seed in seeds}
+    for space in SPACES if whole else ():
+        sticks[f"all data in one place, {space}"] = "", {seed: levels(run, space) for seed, run in whole.items()}
     head = ("instead", "dim", "1 label per class", "10", "100", "all", f"embedding of {OURS}, over it: ten", "all",
             "its features, over it: ten", "all")  # fmt: skip
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for space in ("embedding", "features"):
+    for space in SPACES:
         found = [levels(run, space) for run in seeds.values()]
         cells = [f"{statistics.fmean(one[labels] for one in found):.1f}" for labels in LABELS]
         lines.append("| " + " | ".join([f"*{OURS}, {space}*", "", *cells, *[""] * 4]) + " |")
-    for stick, by in sticks.items():
-        cells = [stick, next(iter(by.values()))["dim"]]
-        cells += [f"{100 * statistics.fmean(float(row[labels]) for row in by.values()):.1f}" for labels in LABELS]
-        for space in ("embedding", "features"):
+    for stick, (dim, by) in sticks.items():
+        cells = [stick, dim]
+        cells += [f"{statistics.fmean(one[labels] for one in by.values()):.1f}" for labels in LABELS]
+        for space in SPACES:
             for labels in ("10", "all"):
-                pairs = [(levels(seeds[seed], space)[labels], 100 * float(row[labels])) for seed, row in by.items()]
+                pairs = [(levels(seeds[seed], space)[labels], one[labels]) for seed, one in by.items()]
                 cells.append(_paired(name, space, labels, stick, len(seeds)) or over(pairs, SETS[name]))
         lines.append("| " + " | ".join(cells) + " |")
     return ["\n".join(lines), *_stages(name)]
@@ -165,10 +172,10 @@ def _paired(name: str, space: str, labels: str, other: str, seeds: int) -> str:
     return ""
 
 
-def _seeds(name: str, known: Mapping[str, Any]) -> dict[int, Sequence[Sequence[Any]]]:
-    """The evaluations of each seed in the row that is held against others."""
+def _seeds(name: str, known: Mapping[str, Any], row_name: str = OURS) -> dict[int, Sequence[Sequence[Any]]]:
+    """The evaluations of each seed in a row: in the one that is held against others, or in another."""
     rows, seeds = TABLES[name]
-    row = next((row for row in rows if row.name == OURS), None)
+    row = next((row for row in rows if row.name == row_name), None)
     if row is None or name not in SETS:
         return {}
     found = {seed: known.get(row.config(seed).digest) for seed in seeds}
@@ -185,6 +192,34 @@ def over(pairs: Sequence[tuple[float, float]], num_images: int) -> str:
     shares = [statistics.fmean(side) / 100 for side in zip(*pairs, strict=True)]
     images = 196 * math.sqrt(sum(share * (1 - share) for share in shares) / num_images)
     return f"{statistics.fmean(gains):+.1f} ± {math.hypot(reach(gains), images):.1f}"
+
+
+BEGINNINGS = (
+    f"Runs have {tables.SHORT} updates. InfoNCE without exchange and with a uniform choice are the beginnings of the\n"
+    "whole runs above: neither asks how long a run is."
+)
+"""What has no runs of its own."""
+FEWEST = 10
+"""Evaluations of which two are a fifth."""
+
+
+def _seldom(known: Mapping[str, Any]) -> str:
+    """Which objectives were evaluated so seldom that a fifth is one evaluation; as Markdown."""
+    rows, seeds = TABLES["objectives"]
+    found: dict[str, int] = {}
+    for row in rows:
+        runs = [known[digest] for seed in seeds if (digest := row.config(seed).digest) in known]
+        numbers = [len(run["evaluations"]) for run in runs if len(run["evaluations"]) < FEWEST]
+        if numbers:
+            objective = row.name.partition(",")[0]
+            found[objective] = min(*numbers, found.get(objective, FEWEST))
+    if not found:
+        return ""
+    names = ", ".join(f"`{objective}`: {number}" for objective, number in found.items())
+    return (
+        f"Some runs were evaluated seldom ({names} evaluations, the untrained network counted).\n"
+        "Of so few, a fifth is one: *falls by* is from the best to the last, and says nothing of the time between."
+    )
 
 
 PAGE = Path(__file__).parents[1] / "README.md"
@@ -226,6 +261,12 @@ def summary(known: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _effort() -> str:
+    """How many runs there are, and what they took."""
+    seconds = [float(row["seconds"]) for row in tables.read_runs()]
+    return f"The {len(seconds)} runs took {sum(seconds) / 3600:.0f} hours of one core."
+
+
 def draw(names: Iterable[str]) -> None:
     """Write the tables as Markdown with their pictures, and the short one into the README."""
     known = tables.read()
@@ -235,20 +276,24 @@ def draw(names: Iterable[str]) -> None:
         "last fifth of its evaluations. *Over FedAvg*: paired differences of ten-label accuracy. *Falls by*: points\n"
         "from the mean of the best fifth of a run's evaluations to that of its last fifth. Records: `runs.csv`. By\n"
         "`python benchmarks/tables.py`. The last column counts the seeds that are done: 190 to 194 in the end,\n"
-        "190 to 192 for rivals, Fashion-MNIST and SVHN.",
-        "*Instead*: what one would use without training. Differences from it are paired by seed, and their intervals\n"
-        "also count the test images (of one seed nothing else). Bold ones are of the last encoder of each run, paired\n"
-        "image by image (`paired.csv`, by `python benchmarks/against.py`). The others take the errors of both sides\n"
-        "as independent: their intervals are too wide rather than too narrow.",
+        f"190 to 192 for rivals, Fashion-MNIST and SVHN. {_effort()}",
+        "*Instead*: what one would use without training, and last what one network would make of all data in one\n"
+        "place. Differences from it are paired by seed, and their intervals also count the test images (of one seed\n"
+        "nothing else). Bold ones are of the last encoder of each run, paired image by image (`paired.csv`, by\n"
+        "`python benchmarks/against.py`). The others take the errors of both sides as independent: their intervals\n"
+        "are too wide rather than too narrow.",
     ]
     if _draw_worth(known):
         parts.append("![Accuracy with ten labels per class, beside what one would use instead](worth.png)")
     pictures = {"dial": _draw_dial, "objectives": _draw_seconds}
+    notes = {"objectives": _seldom(known), "svhn-objectives": BEGINNINGS}
     for name in names:
         if any(row.config(seed).digest in known for row in TABLES[name][0] for seed in TABLES[name][1]):
             parts += [f"## {name}", table(name, known), *instead(name, known)]
             if name in pictures and (caption := pictures[name](known)):
                 parts.append(caption)
+            if notes.get(name):
+                parts.append(notes[name])
     (HERE / "README.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     if HERE == tables.HERE:
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)

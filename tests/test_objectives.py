@@ -320,6 +320,23 @@ def test_a_loss_that_is_no_number_is_refused(loss: Any, complaint: str) -> None:
         cfcl.run(small(), loss=loss)
 
 
+def test_a_loss_with_parameters_is_refused_and_one_without_them_trains() -> None:
+    class Distance(torch.nn.Module):
+        """As in libraries of losses."""
+
+        def __init__(self, *parts: torch.nn.Module) -> None:
+            super().__init__()
+            self.parts = torch.nn.Sequential(*parts)
+
+        def forward(self, one: Tensor, two: Tensor) -> Tensor:
+            apart: Tensor = self.parts(one) - two
+            return apart.square().mean()
+
+    with pytest.raises(CfclError, match=r"^the loss Distance has parameters, but they would be neither trained nor"):
+        cfcl.run(small(), loss=Distance(torch.nn.Linear(16, 16)))
+    assert cfcl.run(small(), loss=Distance()).of("train")
+
+
 def test_a_loss_of_ones_own_stays_in_its_process() -> None:
     with pytest.raises(CfclError, match="2 workers cannot share objects of this process"):
         cfcl.run(small(), loss=lambda one, two: (one - two).square().mean(), workers=2)

@@ -172,6 +172,32 @@ def test_differences_by_image_come_first_where_all_seeds_have_them(partly: Path)
     assert "| 80.0 | **+11.0 ± 1.3** | +0.0 ± 2.5 |" in (partly / "README.md").read_text()
 
 
+def test_all_data_in_one_place_is_one_of_the_rows(partly: Path) -> None:
+    with tables.RUNS.open("a", encoding="utf-8", newline="") as file:
+        csv.DictWriter(file, tables.FIELDS).writerow(run("usps", "centralised", 190, 0.5, 0.72))
+        csv.DictWriter(file, tables.FIELDS).writerow(run("usps", "centralised", 192, 0.5, 0.74))
+    drawn.draw(["usps"])
+    page = (partly / "README.md").read_text()
+    # of the seed that both have, 70 - 72 and 80 - 82, over 2,007 images:
+    # 196 * sqrt((0.7 * 0.3 + 0.72 * 0.28) / 2007) = 2.8, 196 * sqrt((0.8 * 0.2 + 0.82 * 0.18) / 2007) = 2.4
+    row = "| all data in one place, embedding |  | 36.0 | 72.0 | 72.0 | 82.0 | -2.0 ± 2.8 | -2.0 ± 2.4 |"
+    assert row in page
+    # what it makes of features is 50 throughout, as what devices do
+    assert "| all data in one place, features |  | 25.0 | 50.0 | 50.0 | 50.0 | +20.0 ± 3.0 |" in page
+
+
+def test_what_was_evaluated_seldom_is_named(partly: Path) -> None:
+    with tables.RUNS.open("a", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, tables.FIELDS)
+        writer.writerow(run("objectives", "vicreg, fedavg", 190, 0.5, 0.6, 0.7))
+        writer.writerow(run("objectives", "byol, cfcl-implicit", 190, *[0.5] * 11) | {"seconds": 7195.0})
+    drawn.draw(["objectives"])
+    page = (partly / "README.md").read_text()
+    assert "evaluated seldom (`infonce`: 2, `dcl`: 2, `vicreg`: 3 evaluations, the untrained" in page
+    # five runs of a second, one more, and 7,195 s
+    assert "The 7 runs took 2 hours of one core." in page
+
+
 def test_further_stages_have_a_sentence_below_the_table(partly: Path) -> None:
     lines = [("block2", "10", "raw pixels", 1, 2.04, 1.0), ("block2", "all", "raw pixels", 1, -3.0, 0.96)]
     against.write("usps", "uniform-explicit", lines)

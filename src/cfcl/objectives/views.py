@@ -132,6 +132,11 @@ class Given(_Regularised):
 
     def __init__(self, config: Config, loss: Loss) -> None:
         super().__init__(config)
+        if isinstance(loss, nn.Module) and any(True for _ in loss.parameters()):
+            raise CfclError(
+                f"the loss {type(loss).__name__} has parameters, but they would be neither trained nor averaged: give "
+                "one without, or put them at the end of a module of your own"
+            )
         self._loss = loss
 
     @property
