@@ -225,7 +225,7 @@ def test_a_reserve_near_the_largest_float_ends_no_run_of_others() -> None:
     assert isinstance(reserve, ActivationReserve)
     alone = Parties(parties.rules, {1: parties.devices[1]})
     assert Push().take(alone, [replace(reserve, values=reserve.values * 1e38)], STEP)[0].reason == (
-        "the reserve has values beyond 1e+15, as no encoder makes them"
+        "the reserve has values beyond 1e+15"
     )
     assert alone.devices[1].reserves == {}
 
@@ -247,11 +247,13 @@ MODEL_FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"params": torch.zeros(3)}, "params has the shape (3,)"),
     ({"params": torch.zeros(17_648, dtype=torch.float64)}, "params is of type torch.float64"),
     ({"params": torch.full((17_648,), float("nan"))}, "params is not finite"),
+    ({"params": torch.full((17_648,), -1e38)}, "params has values beyond 1e+15"),
     ({"buffers": torch.zeros(2)}, "buffers has the shape (2,)"),
     ({"extras": {"target": torch.zeros(1)}}, "its extra state is ['target'], not []"),
-    ({"weight": 0.0}, "its weight 0.0 is not a finite number above 0"),
-    ({"weight": float("inf")}, "its weight inf is not a finite number above 0"),
-    ({"weight": float("nan")}, "its weight nan is not a finite number above 0"),
+    ({"weight": 0.0}, "its weight 0.0 is not a number above 0 and up to 1e+15"),
+    ({"weight": 1e308}, "its weight 1e+308 is not a number above 0 and up to 1e+15"),
+    ({"weight": float("inf")}, "its weight inf is not a number above 0 and up to 1e+15"),
+    ({"weight": float("nan")}, "its weight nan is not a number above 0 and up to 1e+15"),
 ]
 
 

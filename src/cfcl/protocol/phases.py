@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, cast, final
 
 import torch
+from torch import Tensor
 
 from cfcl import device, server
 from cfcl.device import Answer, Setting, StepReport
@@ -34,7 +35,7 @@ from cfcl.protocol.refusals import Refusal, astray, permitted, sift, unlike
 MOST_TOGETHER = 16
 """Devices whose batches are drawn at once."""
 LARGEST = 1e15
-"""Size of a float that may be sent: far beyond what an encoder makes, and sums of its squares are finite."""
+"""Of a number that may be sent: far beyond what honest devices have, and sums of squares and products are finite."""
 
 Watch = Callable[[int, int], None]
 """Sees the device and the step of every update just before it is made."""
@@ -133,8 +134,8 @@ class Upload(Phase):
         if isinstance(message, ModelSum):
             return _sum_fault(parties, message)
         assert isinstance(message, LocalModel)
-        if not 0.0 < message.weight < float("inf"):
-            return f"its weight {message.weight} is not a finite number above 0"
+        if not 0.0 < message.weight <= LARGEST:
+            return f"its weight {message.weight} is not a number above 0 and up to {LARGEST:g}"
         return _model_fault(parties.rules, message)
 
     def use(self, parties: Parties, party: int, messages: list[Message], step: int) -> None:
@@ -402,11 +403,15 @@ def _content_fault(setting: Setting, name: str, message: Reserve | Items, most: 
             return f"{name} is of type {message.values.dtype}, where {agreed} was agreed"
         if message.ranges is not None and not bool(message.ranges.isfinite().all()):
             return f"{name} is not finite"
-    content = message.content
-    if (found := unlike(name, content, device.no_items(setting), rows=most)) is not None:
+    return _unlikely(name, message.content, device.no_items(setting), rows=most)
+
+
+def _unlikely(name: str, tensor: Tensor, like: Tensor, *, rows: int | None = None) -> str | None:
+    """How `tensor` differs from `like`, as `unlike` says, or that values are larger than any that are honest."""
+    if (found := unlike(name, tensor, like, rows=rows)) is not None:
         return found
-    if content.is_floating_point() and len(content) > 0 and float(content.abs().max()) > LARGEST:
-        return f"{name} has values beyond {LARGEST:g}, as no encoder makes them"
+    if tensor.is_floating_point() and tensor.numel() > 0 and float(tensor.abs().max()) > LARGEST:
+        return f"{name} has values beyond {LARGEST:g}"
     return None
 
 
@@ -423,4 +428,4 @@ def _model_fault(rules: Rules, message: LocalModel | GlobalModel) -> str | None:
         return f"its extra state is {sorted(message.extras)}, not {sorted(extras)}"
     pairs = [("params", message.params, like.params), ("buffers", message.buffers, like.buffers)]
     pairs += [(name, message.extras[name], extras[name]) for name in extras]
-    return next((found for pair in pairs if (found := unlike(*pair))), None)
+    return next((found for pair in pairs if (found := _unlikely(*pair))), None)
