@@ -403,10 +403,10 @@ def _content_fault(setting: Setting, name: str, message: Reserve | Items, most: 
             return f"{name} is of type {message.values.dtype}, where {agreed} was agreed"
         if message.ranges is not None and not bool(message.ranges.isfinite().all()):
             return f"{name} is not finite"
-    return _unlikely(name, message.content, device.no_items(setting), rows=most)
+    return _misfit(name, message.content, device.no_items(setting), rows=most)
 
 
-def _unlikely(name: str, tensor: Tensor, like: Tensor, *, rows: int | None = None) -> str | None:
+def _misfit(name: str, tensor: Tensor, like: Tensor, *, rows: int | None = None) -> str | None:
     """How `tensor` differs from `like`, as `unlike` says, or that values are larger than any that are honest."""
     if (found := unlike(name, tensor, like, rows=rows)) is not None:
         return found
@@ -428,4 +428,4 @@ def _model_fault(rules: Rules, message: LocalModel | GlobalModel) -> str | None:
         return f"its extra state is {sorted(message.extras)}, not {sorted(extras)}"
     pairs = [("params", message.params, like.params), ("buffers", message.buffers, like.buffers)]
     pairs += [(name, message.extras[name], extras[name]) for name in extras]
-    return next((found for pair in pairs if (found := _unlikely(*pair))), None)
+    return next((found for pair in pairs if (found := _misfit(*pair))), None)
