@@ -463,6 +463,25 @@ def test_figs_9_to_11_have_a_line_a_value() -> None:
         assert [_y(line) for line in drawn[name].axes[0].lines] == expected
 
 
+def test_in_fig_10_a_choice_that_needs_no_model_is_named_without_one() -> None:
+    def places(method: str, value: str, level: float) -> dict[made.Spot, Sequence[Sequence[float]]]:
+        return {("fig10", "usps", method, ("importance", value), ("period", 5)): [(level, level, level)]}
+
+    figure = figures.draw(
+        made.study(
+            {
+                **places("cfcl-explicit", "global", 0.5),
+                **places("cfcl-explicit", "local", 0.25),
+                **places("uniform-explicit", "global", 0.75),
+                **places("fedavg", "global", 0.125),
+            }
+        )
+    )["fig10"]
+
+    assert sorted(_texts(figure.axes[0])) == ["CF-CL, global model", "CF-CL, local model", "FedAvg", "uniform"]
+    assert figure.axes[1].get_title("left") == "points over uniform exchange"
+
+
 def test_regime_compares_with_uniform_and_takes_it_from_the_base_where_it_did_not_run_again() -> None:
     def level(*percents: int) -> list[Sequence[float]]:
         return [(percent / 100,) * 3 for percent in percents]

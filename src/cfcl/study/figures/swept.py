@@ -86,13 +86,19 @@ def _kinds(study: Study, name: str, apart: Swept | None) -> list[_Kind]:
             _Kind(parse(kind).title, looks[next(iter(methods.values()))], methods, {})
             for kind, methods in found.items()
         ]
+    values = study.values(name, apart.key)
+    ran = {(parse(cell.method).policy, cell.settings.get(apart.key)) for cell in study.cells if cell.figure == name}
     kinds = []
     for kind, methods in found.items():
-        for place, value in enumerate(study.values(name, apart.key)):
+        several = sum((kind, value) in ran for value in values) > 1
+        for place, value in enumerate(values):
             look = replace(looks[next(iter(methods.values()))], line=_LINES[place % 3], hollow=place > 0)
             alone = replace(look, colour=_COLOURS[place % 3])
-            label = _words(apart, value) if len(found) == 1 else f"{parse(kind).title}, {_words(apart, value)}"
-            kinds.append(_Kind(label, alone if len(found) == 1 else look, methods, {apart.key: value}))
+            # what runs under one value only, as blind choices do, needs no word for it
+            beside_others = f"{parse(kind).title}, {_words(apart, value)}" if several else parse(kind).title
+            label = _words(apart, value) if len(found) == 1 else beside_others
+            if (kind, value) in ran:
+                kinds.append(_Kind(label, alone if len(found) == 1 else look, methods, {apart.key: value}))
     return kinds
 
 
