@@ -548,6 +548,10 @@ def test_labels_stay_in_order_and_apart() -> None:
     assert layout.apart([0.1, 0.12, 0.5], 0.1) == pytest.approx([0.06, 0.16, 0.5])
     # all three at one place: around it
     assert layout.apart([0.5, 0.5, 0.5], 0.2) == pytest.approx([0.3, 0.5, 0.7])
+    # crowded at the top or at the bottom of a panel they stay inside; where there is no room, they go on above it
+    assert layout.apart([0.2, 0.95, 0.95, 0.95], 0.1) == pytest.approx([0.2, 0.8, 0.9, 1.0])
+    assert layout.apart([0.0, 0.05], 0.2) == pytest.approx([0.0, 0.2])
+    assert layout.apart([0.5, 0.5, 0.5], 0.6) == pytest.approx([0.0, 0.6, 1.2])
 
 
 def test_gains_in_redundant_data_are_paired_by_seed() -> None:

@@ -149,19 +149,31 @@ def ends(axes: Axes, found: Iterable[End]) -> None:
             va="center",
             fontsize=8.5,
             color=colour,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "alpha": 0.6, "shrinkA": 1, "shrinkB": 4},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "linewidth": 0.6,
+                "alpha": 0.6,
+                "relpos": (0.0, 0.5),  # to the start of the label: to its middle, lines would cross other labels
+                "shrinkA": 1,
+                "shrinkB": 4,
+            },
         )
 
 
 def apart(wanted: Sequence[float], gap: float) -> list[float]:
-    """The places nearest to those `wanted`, from low to high, that stand at least `gap` apart."""
+    """The places nearest to those `wanted`, from low to high, that stand at least `gap` apart.
+
+    As far as there is room they are between 0 and 1.
+    """
     blocks: list[tuple[float, int]] = []  # sums of what is wanted, without gaps, and how many
     for number, place in enumerate(wanted):
         blocks.append((place - number * gap, 1))
         while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] >= blocks[-1][0] / blocks[-1][1]:
             (total, size), (one, more) = blocks.pop(), blocks.pop()
             blocks.append((total + one, size + more))
-    means = [total / size for total, size in blocks for _ in range(size)]
+    most = max(0.0, 1.0 - gap * (len(wanted) - 1))
+    means = [min(max(total / size, 0.0), most) for total, size in blocks for _ in range(size)]
     return [mean + number * gap for number, mean in enumerate(means)]
 
 
