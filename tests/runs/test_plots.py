@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -286,6 +287,21 @@ def test_figures_do_not_depend_on_the_settings_of_the_user(make_run: MakeRun) ->
 
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.hashsalt": "other"}):
         assert style.to_svg(plots.delay([run]), "a") == plain
+
+
+def test_names_in_a_picture_do_not_hang_on_the_last_bits_of_its_layout() -> None:
+    def drawn(left: float) -> str:
+        figure = Figure()
+        for place in (left, 0.6):
+            figure.add_axes((place, 0.1, 0.3, 0.8)).plot([0.0, 1.0])
+        return style.to_svg(figure, "a")
+
+    first, second = drawn(0.1), drawn(0.1 + 1e-12)
+
+    assert first == second
+    clips = re.findall(r'<clipPath id="(a-\d+)"', first)
+    assert len(clips) == 2
+    assert set(clips) == set(re.findall(r"url\(#([^)]+)\)", first))
 
 
 def test_few_labels_are_drawn_over_steps_for_both_spaces(make_run: MakeRun) -> None:

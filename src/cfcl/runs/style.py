@@ -160,6 +160,8 @@ def to_svg(figure: Figure, prefix: str) -> str:
     canvas.print_svg(buffer, metadata=nothing)
     text = visible(buffer.getvalue(), keep="\n")
     text = text[text.index("<svg") :]
-    named = set(re.findall(r'(?:url\(|href=")#([^")]+)', text))
-    text = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in named else "", text)
-    return re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{prefix}-", text)
+    # Names are numbers in the order of their use: matplotlib makes them of unrounded places, whose last bits vary.
+    named = dict.fromkeys(re.findall(r'(?:url\(|href=")#([^")]+)', text))
+    names = {name: f"{prefix}-{number}" for number, name in enumerate(named, start=1)}
+    text = re.sub(r' id="([^"]*)"', lambda found: f' id="{names[found[1]]}"' if found[1] in names else "", text)
+    return re.sub(r'(url\(|href=")#([^")]+)', lambda found: f"{found[1]}#{names[found[2]]}", text)
